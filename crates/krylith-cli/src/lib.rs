@@ -56,16 +56,12 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
         match args.command {
             None => args::print_help(),
             Some(args::Command::Solve(args)) => solve::solve(*args),
-            Some(args::Command::Newton(_)) if ranks::comm().size() > 1 => Err(ranks::alone("krylith newton")),
+            Some(args::Command::Newton(args)) => newton::newton(*args),
             // The other commands run on one rank.
             _ if !output::speaks() => Ok(failure::DONE),
             Some(args::Command::Problem(args)) => {
                 process::start_threads(None)?;
                 problem::problem(args)
-            }
-            Some(args::Command::Newton(args)) => {
-                process::start_threads(args.flags.0.threads)?;
-                newton::newton(*args)
             }
             Some(args::Command::Bench(args)) => bench::bench(&args),
             Some(args::Command::Model(args)) => model::model(*args),

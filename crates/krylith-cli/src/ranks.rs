@@ -81,15 +81,35 @@ pub fn same(what: &str, mine: &[u8]) -> Result<()> {
     }
 }
 
-/// Returns the failure of a command that was started on several ranks but works only in one process. Every
-/// rank ends with it, and rank 0 prints it.
-pub fn alone(command: &str) -> Failure {
-    let (rank, ranks) = (comm().rank(), comm().size());
-    let message = format!(
-        "{command} works only in one process, but {ranks} were started: start it without mpirun (only \
-         `krylith solve` runs on several ranks)"
-    );
-    Failure { agreed: true, rank: (rank > 0).then_some(0), ..Failure::usage(message) }
+/// Gathers a vector with `run` numbers per node on rank 0; other ranks get an empty vector. `numbers` are those
+/// of this rank's nodes, among `nodes` in all. Collective.
+///
+/// # Errors
+/// Another rank failed or ended.
+pub fn gathered(
+    comm: &dyn Communicator,
+    numbers: &[u64],
+    nodes: usize,
+    own: &[f64],
+    run: usize,
+) -> Result<Vec<f64>> {
+    let mut out = vec![Vec::new(); comm.size()];
+    let bytes = numbers.iter().flat_map(|n| n.to_le_bytes()).chain(own.iter().flat_map(|x| x.to_le_bytes()));
+    out[0] = bytes.collect();
+    let all = comm.all_to_all(out)?;
+    if comm.rank() > 0 {
+        return Ok(Vec::new());
+    }
+    let mut whole = vec![0.0; nodes * run];
+    for message in &all {
+        let words = message.as_chunks::<8>().0;
+        let (numbers, values) = words.split_at(words.len() / (run + 1));
+        for (number, values) in numbers.iter().zip(values.chunks_exact(run)) {
+            let at = u64::from_le_bytes(*number) as usize * run;
+            whole[at..at + run].iter_mut().zip(values).for_each(|(x, b)| *x = f64::from_le_bytes(*b));
+        }
+    }
+    Ok(whole)
 }
 
 /// Leaves the other ranks: finalizes MPI if all ranks know of the end, else ends the job.

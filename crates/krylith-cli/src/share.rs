@@ -218,24 +218,7 @@ fn generated(
 /// Another rank failed or ended.
 pub fn gather(system: &System, own: Vec<f64>, run: usize) -> Result<Vec<f64>> {
     let Some(numbers) = &system.share.numbers else { return Ok(own) };
-    let comm = system.comm();
-    let mut out = vec![Vec::new(); comm.size()];
-    let bytes = numbers.iter().flat_map(|n| n.to_le_bytes()).chain(own.iter().flat_map(|x| x.to_le_bytes()));
-    out[0] = bytes.collect();
-    let all = comm.all_to_all(out)?;
-    if comm.rank() > 0 {
-        return Ok(Vec::new());
-    }
-    let mut whole = vec![0.0; system.order.nodes * run];
-    for message in &all {
-        let words = message.as_chunks::<8>().0;
-        let (numbers, values) = words.split_at(words.len() / (run + 1));
-        for (number, values) in numbers.iter().zip(values.chunks_exact(run)) {
-            let at = u64::from_le_bytes(*number) as usize * run;
-            whole[at..at + run].iter_mut().zip(values).for_each(|(x, b)| *x = f64::from_le_bytes(*b));
-        }
-    }
-    Ok(whole)
+    ranks::gathered(system.comm(), numbers, system.order.nodes, &own, run)
 }
 
 /// Returns a hash that differs for different systems: FNV-1a over all data that a solve uses.

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         ("different_inputs_are_refused", different_inputs_are_refused),
         ("a_killed_rank_ends_the_job", a_killed_rank_ends_the_job),
         ("an_interrupted_set_up_ends_the_job", an_interrupted_set_up_ends_the_job),
-        ("newton_is_refused_on_several_ranks", newton_is_refused_on_several_ranks),
+        ("newton_finds_the_x_of_one_process", newton_finds_the_x_of_one_process),
         ("a_library_that_is_not_the_launchers_is_refused", a_library_that_is_not_the_launchers_is_refused),
     ];
     let none = launchers::all().is_empty();
@@ -270,15 +270,43 @@ fn stat(pid: u32) -> Option<(char, u32)> {
     Some((words.next()?.chars().next()?, words.next()?.parse().ok()?))
 }
 
-/// A command for a single process prints one error, and all ranks end with the same exit code.
-fn newton_is_refused_on_several_ranks() {
-    let folder = Folder::new();
-    let launcher = &launchers::all()[0];
-    let ran = on_ranks(launcher, &folder, 2, "newton cavity:9x9,re=10 --out u.npy");
-    ran.fails(2, &["krylith newton works only in one process, but 2 were started: start it without mpirun"]);
-    assert_eq!(ran.err.matches("works only in one process").count(), 1, "{ran:#?}");
-    assert!(!folder.path("u.npy").exists());
-    on_ranks(launcher, &folder, 1, "newton cavity:9x9,re=10 --out u.npy").works();
+/// Ranks share the mesh, and rank 0 writes and prints as one process does.
+fn newton_finds_the_x_of_one_process() {
+    let (folder, launcher) = (Folder::new(), &launchers::all()[0]);
+    let read = |name| krylith_core::io::numpy::read(folder.path(name)).unwrap();
+    for (system, ranks) in [
+        ("cavity:13x11 --continuation 10,40 --partition boxes", 4),
+        ("ventricle:400,steps=2", 3),
+        ("artery:300,re=50,steps=2", 2),
+    ] {
+        let options = "--newton-rtol 1e-10 --precond ildu --device cpu";
+        folder
+            .line(&format!("newton {system} {options} --out one.npy").replace(" --partition boxes", ""))
+            .works();
+        let line = format!(
+            "newton {system} {options} --out many.npy --report many.json --vtu many.vtu --picture m.png"
+        );
+        let ran = on_ranks(launcher, &folder, ranks, &line);
+        assert_eq!(ran.code, 0, "{system}: {ran:#?}");
+        assert_eq!(ran.out.matches("converged after").count(), 1, "one rank speaks: {ran:#?}");
+        let (x, y) = (read("one.npy"), read("many.npy"));
+        assert_eq!(x.shape(), y.shape(), "{system}");
+        let largest = x.values().iter().fold(0.0f64, |m, x| m.max(x.abs()));
+        let far = x.values().iter().zip(y.values()).fold(0.0f64, |m, (x, y)| m.max((x - y).abs()));
+        assert!(far <= 1e-6 * largest, "{system}: {far:e} of {largest:e}");
+        let report = report(&folder, "many.json");
+        assert_eq!(report["linear"]["ranks"], ranks, "{system}");
+        assert_eq!(report["problem"]["unknowns"], x.values().len(), "{system}");
+        assert!(folder.path("m.png").exists(), "{system}");
+        let steps = system.contains("steps=2");
+        assert!(folder.path(if steps { "many-2.vtu" } else { "many.vtu" }).exists(), "{system}");
+    }
+    // One rank prints an error that all ranks share.
+    let ran = on_ranks(launcher, &folder, 2, "newton cavity:4x4 --partition boxes:1x1x2 --out u.npy");
+    ran.fails(2, &["more boxes than nodes along an axis"]);
+    assert_eq!(ran.err.matches("more boxes").count(), 1, "{ran:#?}");
+    let ran = on_ranks(launcher, &folder, 2, "newton cavity:13x11,re=5000 --max-steps 1 --device cpu");
+    assert_eq!(ran.code, 1, "{ran:#?}");
 }
 
 /// Ranks that find another family's library, or none, report it before they solve anything.

@@ -227,6 +227,39 @@ impl<'a> Problem<'a> {
         Ok(Gathered::Host)
     }
 
+    /// Returns the number of values of a term, in the order in which new values are given.
+    pub(crate) fn entries(&self, term: usize) -> Result<usize> {
+        let stored = self.terms.terms.get(term).map_or(0, |(_, matrix)| matrix.stored());
+        Ok(self.grouping(term)?.map_or(stored, Grouping::entries))
+    }
+
+    /// Replaces the values of the only matrix. They are given in the order of the matrix that the caller gave.
+    ///
+    /// # Errors
+    /// A problem of several terms; another number of values; a value that is not finite.
+    pub(crate) fn fill(&mut self, values: &[f64]) -> Result<()> {
+        let mut ordered = Vec::new();
+        let gathered = self.gather(0, values.into(), &mut ordered)?;
+        let [(_, matrix)] = &mut self.terms.terms[..] else {
+            return Err(Error::invalid("a sum of terms cannot be the Jacobian; give one matrix"));
+        };
+        let new = match gathered {
+            Gathered::Same => values,
+            Gathered::Host => &ordered,
+            Gathered::Blocks(blocks) => {
+                *matrix = Cow::Owned(blocks);
+                return Ok(());
+            }
+        };
+        let matrix = matrix.to_mut();
+        if new.len() != matrix.stored() {
+            let message = format!("got {} values of the Jacobian; expected {}", new.len(), matrix.stored());
+            return Err(Error::invalid(message));
+        }
+        matrix.values_mut().copy_from_slice(new);
+        matrix.check_finite()
+    }
+
     /// Creates a problem from a matrix in point blocks.
     ///
     /// # Errors

@@ -16,12 +16,13 @@
 
 use krylith_core::matrix::Bsr;
 use krylith_core::newton::NonlinearSystem;
-use krylith_core::{Error, Result};
+use krylith_core::{Error, Problem, Result};
 use std::f64::consts::{FRAC_PI_2, PI};
 use std::path::Path;
 
 use crate::flow::{Flow, Fluid};
 use crate::nonlinear::{Cells, Field, NonlinearProblem, Picture};
+use crate::share::{Ranks, Share};
 use crate::spec::Spec;
 use crate::tets::{Disc, Layers, Numbering, TetMesh, area, dot, extrude, gmsh, slice};
 
@@ -93,6 +94,8 @@ pub struct Artery {
     last: Vec<f64>,
     before: Option<Vec<f64>>,
     spec: String,
+    /// The whole mesh on rank 0, for pictures, if several ranks share it.
+    whole: Option<TetMesh>,
 }
 
 impl Artery {
@@ -103,6 +106,18 @@ impl Artery {
     /// Returns an error if the mesh lacks a surface, if a number is not positive, or if memory is not
     /// sufficient.
     pub fn new(mesh: TetMesh, options: ArteryOptions) -> Result<Self> {
+        Self::build(mesh, options, None)
+    }
+
+    /// Builds this rank's share of the problem; every rank gives the whole mesh. Collective.
+    ///
+    /// # Errors
+    /// Returns the errors of [`new`](Self::new), and an error for more ranks than nodes.
+    pub fn on(ranks: &Ranks, mesh: TetMesh, options: ArteryOptions) -> Result<Self> {
+        Self::build(mesh, options, Some(ranks))
+    }
+
+    fn build(mesh: TetMesh, options: ArteryOptions, ranks: Option<&Ranks>) -> Result<Self> {
         let ArteryOptions { re, dt, steps } = options;
         let positive = |x: f64| x > 0.0 && x.is_finite();
         if !(positive(re) && positive(dt) && positive(1.0 / dt)) || steps == 0 {
@@ -118,16 +133,30 @@ impl Artery {
         for &p in walls.iter().chain(profile.iter().map(|(p, _)| p)) {
             fixed[p as usize] = [true, true, true, false];
         }
-        let inlet = profile.into_iter().filter(|(p, _)| walls.binary_search(p).is_err()).collect();
-        let flow = Flow::new(mesh, BLOOD, fixed)?;
-        let last = vec![0.0; 4 * n];
+        let mut inlet: Profile =
+            profile.into_iter().filter(|(p, _)| walls.binary_search(p).is_err()).collect();
+        let mut whole = None;
+        let flow = match ranks {
+            None => Flow::new(mesh, BLOOD, fixed)?,
+            Some(ranks) => {
+                let (part, share, numbering) = mesh.part(ranks)?;
+                inlet = inlet
+                    .into_iter()
+                    .filter_map(|(p, u)| Some((numbering.local(u64::from(p))?, u)))
+                    .collect();
+                let fixed = numbering.global().iter().map(|&p| fixed[p as usize]).collect();
+                whole = Some(mesh).filter(|_| ranks.comm.rank() == 0);
+                Flow::build(part, BLOOD, fixed, Some(share))?
+            }
+        };
+        let last = vec![0.0; flow.pattern().rows()];
         let spec = format!("artery:{n},re={re},dt={dt},steps={steps}");
-        let mut artery = Self { flow, options, inlet, radius, step: 1, last, before: None, spec };
+        let mut artery = Self { flow, options, inlet, radius, step: 1, last, before: None, spec, whole };
         artery.begin()?;
         Ok(artery)
     }
 
-    pub(crate) fn from_spec(spec: &Spec) -> Result<Self> {
+    pub(crate) fn from_spec(spec: &Spec, ranks: Option<&Ranks>) -> Result<Self> {
         let options = ArteryOptions {
             re: spec.positive("re")?,
             dt: spec.positive("dt")?,
@@ -145,7 +174,7 @@ impl Artery {
                 )));
             }
         };
-        let artery = Self::new(mesh, options)?;
+        let artery = Self::build(mesh, options, ranks)?;
         Ok(Self { spec: spec.full(), ..artery })
     }
 
@@ -159,6 +188,11 @@ impl Artery {
         let mean = self.options.re * BLOOD.viscosity / BLOOD.density / (2.0 * self.radius);
         let ramp = (FRAC_PI_2 * (t / RAMP).min(1.0)).sin().powi(2);
         mean * ramp * (1.0 + 0.5 * (2.0 * PI * t / PULSE).sin())
+    }
+
+    /// Returns the whole mesh on rank 0, or this rank's part.
+    fn mesh(&self) -> &TetMesh {
+        self.whole.as_ref().unwrap_or_else(|| self.flow.mesh())
     }
 
     /// Prepares the current step: boundary values and time stepping.
@@ -185,6 +219,9 @@ impl NonlinearSystem for Artery {
     }
     fn coordinates(&self) -> Option<&[[f64; 3]]> {
         self.flow.coordinates()
+    }
+    fn problem(&self) -> Result<Problem<'_>> {
+        self.flow.problem()
     }
 }
 
@@ -221,11 +258,14 @@ impl NonlinearProblem for Artery {
         Some(self.step as f64 * self.options.dt)
     }
 
+    fn share(&self) -> Option<&Share> {
+        self.flow.share()
+    }
     fn points(&self) -> Vec<[f64; 3]> {
-        self.flow.mesh().points().to_vec()
+        self.mesh().points().to_vec()
     }
     fn cells(&self) -> Cells {
-        Cells::Tetrahedra(self.flow.mesh().tetrahedra().to_vec())
+        Cells::Tetrahedra(self.mesh().tetrahedra().to_vec())
     }
     fn fields(&self, x: &[f64]) -> Vec<(&'static str, Field)> {
         let nodes = x.as_chunks::<4>().0;
@@ -237,7 +277,7 @@ impl NonlinearProblem for Artery {
     /// Returns a picture of the speed in the section z = 0.
     fn picture(&self, x: &[f64]) -> Option<Picture> {
         let speed = |i: usize| x[4 * i..4 * i + 3].iter().map(|u| u * u).sum::<f64>().sqrt();
-        Some(slice(self.flow.mesh(), 2, ("Speed, section z = 0", "cm/s"), ["x, cm", "y, cm"], speed))
+        Some(slice(self.mesh(), 2, ("Speed, section z = 0", "cm/s"), ["x, cm", "y, cm"], speed))
     }
 }
 

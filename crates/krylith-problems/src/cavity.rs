@@ -14,14 +14,17 @@
 //! with 3×3 blocks.
 
 use krylith_base::threads::each_chunk;
+use krylith_core::comm::agree;
 use krylith_core::matrix::Bsr;
 use krylith_core::newton::NonlinearSystem;
-use krylith_core::{Error, Result};
-use rayon::prelude::*;
+use krylith_core::partition::Numbering;
+use krylith_core::{Error, Problem, Result};
 
 use crate::memory;
 use crate::nonlinear::{Cells, Field, NonlinearProblem, Picture};
+use crate::share::{self, Cut, Ranks, Share};
 use crate::spec::Spec;
+use crate::tets::for_rows;
 
 /// Unknowns of a node: u, v, ω.
 const B: usize = 3;
@@ -29,6 +32,8 @@ const B: usize = 3;
 const BB: usize = B * B;
 /// Cells of a picture along the longer side, at most.
 const PICTURE: usize = 200;
+/// Nodes per task.
+const CHUNK: usize = 512;
 
 /// The lid-driven cavity on a grid.
 ///
@@ -50,9 +55,13 @@ const PICTURE: usize = 200;
 pub struct Cavity {
     nodes: [usize; 2],
     re: f64,
+    /// The own rows.
     pattern: Bsr,
+    /// For each own node and each point of its stencil, the position of that point's block in the row.
+    places: Vec<[u8; 5]>,
     coordinates: Vec<[f64; 3]>,
     spec: String,
+    share: Option<Share>,
 }
 
 /// The five points of a node's stencil, in the order of their numbers.
@@ -66,6 +75,8 @@ enum Point {
 }
 use Point::{Centre, East, North, South, West};
 
+const POINTS: [Point; 5] = [South, West, Centre, East, North];
+
 /// A function that receives the coefficient of component `column` at a stencil point, in row `row` of this
 /// node.
 type Put<'a> = &'a mut dyn FnMut(Point, usize, usize, f64);
@@ -77,6 +88,11 @@ impl Cavity {
     /// Returns an error for fewer than 4 nodes along a side, for more unknowns than 32-bit numbers can
     /// count, for a Reynolds number that is not positive, and if memory is not sufficient.
     pub fn new(nodes: [usize; 2], re: f64) -> Result<Self> {
+        Self::build(nodes, re, None)
+    }
+
+    /// Builds the own rows of a rank, if there are several ranks. Collective.
+    fn build(nodes: [usize; 2], re: f64, ranks: Option<&Ranks>) -> Result<Self> {
         let [nx, ny] = nodes;
         if nx < 4 || ny < 4 {
             return Err(Error::invalid(format!(
@@ -88,36 +104,39 @@ impl Cavity {
                 "a cavity of {nx}x{ny} nodes has more unknowns than 32-bit numbers can count"
             ))
         })?;
-        memory::check("the cavity's Jacobian", (n * 5 * (BB * 8 + 4) + n * (24 + 8)) as u64)?;
-        let [hx, hy] = [1.0 / (nx - 1) as f64, 1.0 / (ny - 1) as f64];
-        let (mut row_ptr, mut col) = (Vec::with_capacity(n + 1), Vec::with_capacity(5 * n));
-        let mut coordinates = Vec::with_capacity(n);
-        row_ptr.push(0);
-        for i in 0..n {
-            let (x, y) = (i % nx, i / nx);
-            for (there, j) in [
-                (y > 0, i.wrapping_sub(nx)),
-                (x > 0, i.wrapping_sub(1)),
-                (true, i),
-                (x + 1 < nx, i + 1),
-                (y + 1 < ny, i + nx),
-            ] {
-                if there {
-                    col.push(j as u32);
-                }
+        let mut share = None;
+        let (pattern, places) = match ranks {
+            None => {
+                memory::check("the cavity's Jacobian", (n * 5 * (BB * 8 + 4) + n * (24 + 13)) as u64)?;
+                own_rows(nodes, 0..n as u64, None).blocks(B, n)?
             }
-            row_ptr.push(col.len());
-            coordinates.push([x as f64 * hx, y as f64 * hy, 0.0]);
-        }
-        let values = vec![0.0; col.len() * BB];
-        let pattern = Bsr::new(B, n, n, row_ptr, col, values)?;
-        let mut cavity = Self { nodes, re: 1.0, pattern, coordinates, spec: String::new() };
+            Some(ranks) => {
+                let graph = own_rows(nodes, 0..n as u64, None).blocks(1, n)?.0;
+                let points: Vec<_> = (0..n).map(|i| coordinate(nodes, i)).collect();
+                let cut = Cut::new(&graph, &points, Some([nx, ny, 1]), ranks);
+                let cut = agree(&*ranks.comm, cut)?;
+                let own = (0..n).filter(|&i| cut.owns(&*ranks.comm, i));
+                let columns: Vec<u64> = own
+                    .flat_map(|i| graph.col()[graph.row_ptr()[i]..graph.row_ptr()[i + 1]].iter())
+                    .map(|&j| u64::from(j))
+                    .collect();
+                let (own, numbering) = Share::new(&ranks.comm, cut, columns)?;
+                let all = numbering.global().len();
+                let rows = own_rows(nodes, own.numbers().iter().copied(), Some(&numbering)).blocks(B, all);
+                share = Some(own);
+                agree(&*ranks.comm, rows)?
+            }
+        };
+        let number = |k| share.as_ref().map_or(k, |own| own.numbers()[k] as usize);
+        let coordinates = (0..pattern.block_rows()).map(|k| coordinate(nodes, number(k))).collect();
+        let spec = String::new();
+        let mut cavity = Self { nodes, re: 1.0, pattern, places, coordinates, spec, share };
         cavity.set_reynolds(re)?;
         Ok(cavity)
     }
 
-    pub(crate) fn from_spec(spec: &Spec) -> Result<Self> {
-        Self::new([spec.size[0], spec.size[1]], spec.positive("re")?)
+    pub(crate) fn from_spec(spec: &Spec, ranks: Option<&Ranks>) -> Result<Self> {
+        Self::build([spec.size[0], spec.size[1]], spec.positive("re")?, ranks)
     }
 
     /// Returns the Reynolds number.
@@ -192,15 +211,16 @@ impl Cavity {
         i == 0 || j == 0 || i + 1 == self.nodes[0] || j + 1 == self.nodes[1]
     }
 
-    /// Returns the number of a node's neighbour.
-    fn neighbour(&self, node: usize, point: Point) -> usize {
-        match point {
-            South => node - self.nodes[0],
-            West => node - 1,
-            Centre => node,
-            East => node + 1,
-            North => node + self.nodes[0],
-        }
+    /// Returns the place on the grid of an own node.
+    fn place(&self, k: usize) -> [usize; 2] {
+        let node = self.share.as_ref().map_or(k, |own| own.numbers()[k] as usize);
+        [node % self.nodes[0], node / self.nodes[0]]
+    }
+
+    /// Returns the local number of the node at a stencil point of an own node.
+    #[inline]
+    fn neighbour(&self, k: usize, point: Point) -> usize {
+        self.pattern.col()[self.pattern.row_ptr()[k] + self.places[k][point as usize] as usize] as usize
     }
 
     fn check(&self, what: &str, found: usize, wanted: usize) -> Result<()> {
@@ -208,6 +228,60 @@ impl Cavity {
             return Ok(());
         }
         Err(Error::invalid(format!("{what} has {found} numbers; `{}` needs {wanted}", self.spec)))
+    }
+}
+
+/// Returns the coordinates of a node.
+fn coordinate([nx, ny]: [usize; 2], node: usize) -> [f64; 3] {
+    let [hx, hy] = [1.0 / (nx - 1) as f64, 1.0 / (ny - 1) as f64];
+    [(node % nx) as f64 * hx, (node / nx) as f64 * hy, 0.0]
+}
+
+/// Rows of the 5-point pattern.
+struct OwnRows {
+    row_ptr: Vec<usize>,
+    col: Vec<u32>,
+    places: Vec<[u8; 5]>,
+}
+
+/// Returns the rows of these nodes, with the columns of `numbering` in ascending order.
+fn own_rows(
+    [nx, ny]: [usize; 2],
+    numbers: impl Iterator<Item = u64>,
+    numbering: Option<&Numbering>,
+) -> OwnRows {
+    let mut rows = OwnRows { row_ptr: vec![0], col: Vec::new(), places: Vec::new() };
+    for node in numbers {
+        let (x, y) = (node as usize % nx, node as usize / nx);
+        let far = nx as u64;
+        let there = |point| match point {
+            South => (y > 0).then(|| node - far),
+            West => (x > 0).then(|| node - 1),
+            Centre => Some(node),
+            East => (x + 1 < nx).then(|| node + 1),
+            North => (y + 1 < ny).then(|| node + far),
+        };
+        let local = |node| numbering.map_or(node as u32, |numbering| numbering.local(node).unwrap_or(0));
+        let mut row: Vec<(u32, Point)> =
+            POINTS.into_iter().filter_map(|point| Some((local(there(point)?), point))).collect();
+        row.sort_unstable_by_key(|(column, _)| *column);
+        let mut places = [0; 5];
+        for (place, (column, point)) in row.into_iter().enumerate() {
+            places[point as usize] = place as u8;
+            rows.col.push(column);
+        }
+        rows.places.push(places);
+        rows.row_ptr.push(rows.col.len());
+    }
+    rows
+}
+
+impl OwnRows {
+    /// Returns the rows with blocks of zeros and `columns` block columns, and the places of the stencil points.
+    fn blocks(self, block: usize, columns: usize) -> Result<(Bsr, Vec<[u8; 5]>)> {
+        let values = vec![0.0; self.col.len() * block * block];
+        let pattern = Bsr::new(block, self.places.len(), columns, self.row_ptr, self.col, values)?;
+        Ok((pattern, self.places))
     }
 }
 
@@ -219,12 +293,14 @@ impl NonlinearSystem for Cavity {
     fn residual(&mut self, x: &[f64], f: &mut [f64]) -> Result<()> {
         self.check("x", x.len(), self.pattern.rows())?;
         self.check("f", f.len(), self.pattern.rows())?;
-        let (this, nx, [hx, hy]) = (&*self, self.nodes[0], self.spacing());
+        let x = share::local(self.share.as_ref(), B, x)?;
+        let (this, x, [hx, hy]) = (&*self, &x[..], self.spacing());
         let (along, across) = (hy / hx, hx / hy);
-        each_chunk(f, nx * B, 1, &|j, line| {
-            for (i, f) in line.chunks_exact_mut(B).enumerate() {
-                let node = j * nx + i;
-                let at = |point, c| x[this.neighbour(node, point) * B + c];
+        each_chunk(f, CHUNK * B, 1, &|chunk, part| {
+            for (k, f) in part.chunks_exact_mut(B).enumerate() {
+                let k = chunk * CHUNK + k;
+                let [i, j] = this.place(k);
+                let at = |point, c| x[this.neighbour(k, point) * B + c];
                 if this.is_wall([i, j]) {
                     f.fill(0.0);
                     f[0] = -this.lid(j);
@@ -249,64 +325,48 @@ impl NonlinearSystem for Cavity {
     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> Result<()> {
         self.check("x", x.len(), self.pattern.rows())?;
         self.check("the Jacobian's values", values.len(), self.pattern.stored())?;
-        let (this, [nx, ny], [hx, hy]) = (&*self, self.nodes, self.spacing());
+        let x = share::local(self.share.as_ref(), B, x)?;
+        let (this, x, [hx, hy]) = (&*self, &x[..], self.spacing());
         let (along, across) = (hy / hx, hx / hy);
-        // All grid lines but the first and the last have equally many blocks.
-        let mut lines = Vec::with_capacity(ny);
-        let (ptr, mut rest) = (self.pattern.row_ptr(), values);
-        for j in 0..ny {
-            let (line, others) = rest.split_at_mut((ptr[(j + 1) * nx] - ptr[j * nx]) * BB);
-            lines.push(line);
-            rest = others;
-        }
-        lines.into_par_iter().enumerate().for_each(|(j, line)| {
-            line.fill(0.0);
-            for i in 0..nx {
-                let node = j * nx + i;
-                let first = ptr[node] - ptr[j * nx];
-                // Position of each neighbour among the blocks of this row.
-                let south = usize::from(j > 0);
-                let west = south + usize::from(i > 0);
-                let place = |point| match point {
-                    South => 0,
-                    West => south,
-                    Centre => west,
-                    East => west + 1,
-                    North => west + 1 + usize::from(i + 1 < nx),
-                };
-                let mut put = |point, row: usize, column: usize, a: f64| {
-                    line[(first + place(point)) * BB + row * B + column] += a;
-                };
-                if this.is_wall([i, j]) {
-                    this.wall([i, j], &mut put);
-                    continue;
-                }
-                let at = |point, c| x[this.neighbour(node, point) * B + c];
-                let (u, v) = (at(Centre, 0), at(Centre, 1));
-                for (c, scale) in [(0, 1.0), (1, 1.0), (2, 1.0 / this.re)] {
-                    put(Centre, c, c, 2.0 * (along + across) * scale);
-                    put(East, c, c, -along * scale);
-                    put(West, c, c, -along * scale);
-                    put(North, c, c, -across * scale);
-                    put(South, c, c, -across * scale);
-                }
-                put(North, 0, 2, -0.5 * hx);
-                put(South, 0, 2, 0.5 * hx);
-                put(East, 1, 2, 0.5 * hy);
-                put(West, 1, 2, -0.5 * hy);
-                put(East, 2, 2, 0.5 * hy * u);
-                put(West, 2, 2, -0.5 * hy * u);
-                put(North, 2, 2, 0.5 * hx * v);
-                put(South, 2, 2, -0.5 * hx * v);
-                put(Centre, 2, 0, 0.5 * hy * (at(East, 2) - at(West, 2)));
-                put(Centre, 2, 1, 0.5 * hx * (at(North, 2) - at(South, 2)));
+        for_rows(self.pattern.row_ptr(), BB, values, |k, row| {
+            row.fill(0.0);
+            let [i, j] = this.place(k);
+            let mut put = |point: Point, r: usize, column: usize, a: f64| {
+                row[this.places[k][point as usize] as usize * BB + r * B + column] += a;
+            };
+            if this.is_wall([i, j]) {
+                this.wall([i, j], &mut put);
+                return;
             }
+            let at = |point, c| x[this.neighbour(k, point) * B + c];
+            let (u, v) = (at(Centre, 0), at(Centre, 1));
+            for (c, scale) in [(0, 1.0), (1, 1.0), (2, 1.0 / this.re)] {
+                put(Centre, c, c, 2.0 * (along + across) * scale);
+                put(East, c, c, -along * scale);
+                put(West, c, c, -along * scale);
+                put(North, c, c, -across * scale);
+                put(South, c, c, -across * scale);
+            }
+            put(North, 0, 2, -0.5 * hx);
+            put(South, 0, 2, 0.5 * hx);
+            put(East, 1, 2, 0.5 * hy);
+            put(West, 1, 2, -0.5 * hy);
+            put(East, 2, 2, 0.5 * hy * u);
+            put(West, 2, 2, -0.5 * hy * u);
+            put(North, 2, 2, 0.5 * hx * v);
+            put(South, 2, 2, -0.5 * hx * v);
+            put(Centre, 2, 0, 0.5 * hy * (at(East, 2) - at(West, 2)));
+            put(Centre, 2, 1, 0.5 * hx * (at(North, 2) - at(South, 2)));
         });
         Ok(())
     }
 
     fn coordinates(&self) -> Option<&[[f64; 3]]> {
         Some(&self.coordinates)
+    }
+
+    fn problem(&self) -> Result<Problem<'_>> {
+        share::problem(self, self.share.as_ref())
     }
 }
 
@@ -332,8 +392,12 @@ impl NonlinearProblem for Cavity {
         self.set_reynolds(value)
     }
 
+    fn share(&self) -> Option<&Share> {
+        self.share.as_ref()
+    }
+
     fn points(&self) -> Vec<[f64; 3]> {
-        self.coordinates.clone()
+        (0..self.nodes[0] * self.nodes[1]).map(|node| coordinate(self.nodes, node)).collect()
     }
 
     /// Returns the extremes on the centre lines, for comparison with Marchi, Suero and Araki (2009) at

@@ -23,9 +23,11 @@
 
 use krylith_core::matrix::Bsr;
 use krylith_core::newton::NonlinearSystem;
-use krylith_core::{Error, Result};
+use krylith_core::{Error, Problem, Result};
 use rayon::prelude::*;
+use std::borrow::Cow;
 
+use crate::share::{self, Share};
 use crate::tets::{Rows, Shape, TetMesh, dot};
 
 /// Unknowns of a node: three velocities and the pressure.
@@ -78,6 +80,7 @@ pub struct Flow {
     history: Vec<[f64; 3]>,
     /// τ and τ_c of each tetrahedron.
     weights: Vec<[f64; 2]>,
+    share: Option<Share>,
 }
 
 /// Quantities that the four rows of an element share.
@@ -100,6 +103,16 @@ impl Flow {
     /// Returns an error if a list does not have one item per node, if density or viscosity is not positive,
     /// or if memory is not sufficient.
     pub fn new(mesh: TetMesh, fluid: Fluid, fixed: Vec<[bool; B]>) -> Result<Self> {
+        Self::build(mesh, fluid, fixed, None)
+    }
+
+    /// Creates the flow on one rank's part of a mesh.
+    pub(crate) fn build(
+        mesh: TetMesh,
+        fluid: Fluid,
+        fixed: Vec<[bool; B]>,
+        share: Option<Share>,
+    ) -> Result<Self> {
         let n = mesh.points().len();
         if fixed.len() != n {
             return Err(Error::invalid(format!(
@@ -112,13 +125,23 @@ impl Flow {
                 "the density or viscosity of the fluid is {x}; it must be positive and finite"
             )));
         }
-        let rows = Rows::new(&mesh, B)?;
+        let own = share.as_ref().map_or(n, |share| share.numbers().len());
+        let rows = share::agreed(share.as_ref(), Rows::new(&mesh, own, B))?;
         let weights = vec![[0.0; 2]; mesh.tetrahedra().len()];
         let (history, given) = (vec![[0.0; 3]; n], vec![0.0; B * n]);
-        Ok(Self { mesh, rows, fluid, fixed, given, scale: 1.0, rate: 0.0, history, weights })
+        Ok(Self { mesh, rows, fluid, fixed, given, scale: 1.0, rate: 0.0, history, weights, share })
     }
 
-    /// Returns the mesh.
+    /// Returns the numbers of this rank's nodes and ghosts.
+    fn local<'x>(&self, x: &'x [f64]) -> Result<Cow<'x, [f64]>> {
+        share::local(self.share.as_ref(), B, x)
+    }
+
+    /// Returns the share of this rank, if several ranks solve the problem together.
+    pub fn share(&self) -> Option<&Share> {
+        self.share.as_ref()
+    }
+    /// Returns the mesh, or this rank's part of it.
     pub fn mesh(&self) -> &TetMesh {
         &self.mesh
     }
@@ -153,6 +176,8 @@ impl Flow {
         if !(dt > 0.0 && (1.0 / dt).is_finite()) {
             return Err(Error::invalid(format!("a time step of {dt}; expected a positive number")));
         }
+        let (last, before) = (self.local(last)?, before.map(|x| self.local(x)).transpose()?);
+        let (last, before) = (&last[..], before.as_deref());
         self.rate = if before.is_some() { 1.5 / dt } else { 1.0 / dt };
         self.history.par_iter_mut().with_min_len(CHUNK).enumerate().for_each(|(i, q)| {
             *q = std::array::from_fn(|c| match before {
@@ -173,34 +198,48 @@ impl Flow {
             let grid = 0.5 * density * speed * h * (speed * h / (6.0 * nu)).min(1.0);
             *weights = [1.0 / squares.sqrt(), grid];
         });
-        self.scale = self.mean_diagonal();
+        self.scale = self.mean_diagonal()?;
         Ok(())
     }
 
-    /// Returns the flow out of the body through a surface, as volume per unit of time.
+    /// Returns the flow out of the body through a surface, as volume per unit of time. Collective over the
+    /// ranks that share the flow.
     ///
     /// # Errors
-    /// Returns an error if the mesh does not have the surface.
+    /// Returns an error if the mesh does not have the surface, or if x has another length than the unknowns.
     pub fn outflow(&self, surface: &str, x: &[f64]) -> Result<f64> {
+        self.rows.check("unknowns", x.len())?;
+        let x = &self.local(x)?[..];
+        let own = self.rows.pattern().block_rows();
+        // The owner of the first corner adds the face.
         let through = |face: &[u32; 3]| {
+            if face[0] as usize >= own {
+                return 0.0;
+            }
             let normal = crate::tets::area(face.map(|p| self.mesh.points()[p as usize]));
             face.iter().map(|&p| dot(velocity(x, p), normal) / 3.0).sum::<f64>()
         };
         let faces = self.mesh.surface(surface)?;
         let sums: Vec<f64> = faces.par_chunks(CHUNK).map(|c| c.iter().map(through).sum()).collect();
-        Ok(sums.iter().sum())
+        Ok(share::summed(self.share.as_ref(), [sums.iter().sum()])?[0])
     }
 
     /// Returns the mean over all nodes of c₀ρV/10 + μV|∇N|², summed over the tetrahedra of a node.
-    fn mean_diagonal(&self) -> f64 {
+    fn mean_diagonal(&self) -> Result<f64> {
+        let own = self.rows.pattern().block_rows();
+        // The owner of the first corner adds the tetrahedron.
         let of = |t: &[u32; 4]| {
+            if t[0] as usize >= own {
+                return 0.0;
+            }
             let shape = Shape::of(t.map(|p| self.mesh.points()[p as usize]));
             let squares: f64 = shape.gradients.iter().map(|g| dot(*g, *g)).sum();
             shape.volume * (0.4 * self.rate * self.fluid.density + self.fluid.viscosity * squares)
         };
         let chunks = self.mesh.tetrahedra().par_chunks(CHUNK);
         let sums: Vec<f64> = chunks.map(|c| c.iter().map(of).sum()).collect();
-        sums.iter().sum::<f64>() / self.fixed.len() as f64
+        let [sum] = share::summed(self.share.as_ref(), [sums.iter().sum()])?;
+        Ok(sum / self.share.as_ref().map_or(own, Share::nodes) as f64)
     }
 
     #[inline]
@@ -310,18 +349,24 @@ impl NonlinearSystem for Flow {
     fn residual(&mut self, x: &[f64], f: &mut [f64]) -> Result<()> {
         self.rows.check("unknowns", x.len())?;
         self.rows.check("a residual", f.len())?;
-        self.rows.residual(f, |i, row| self.residual_row(x, i, row));
+        let x = self.local(x)?;
+        self.rows.residual(f, |i, row| self.residual_row(&x, i, row));
         Ok(())
     }
 
     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> Result<()> {
         self.rows.check("unknowns", x.len())?;
         self.rows.check_values(values.len())?;
-        self.rows.jacobian(values, |i, row| self.jacobian_row(x, i, row));
+        let x = self.local(x)?;
+        self.rows.jacobian(values, |i, row| self.jacobian_row(&x, i, row));
         Ok(())
     }
 
     fn coordinates(&self) -> Option<&[[f64; 3]]> {
-        Some(self.mesh.points())
+        Some(&self.mesh.points()[..self.rows.pattern().block_rows()])
+    }
+
+    fn problem(&self) -> Result<Problem<'_>> {
+        share::problem(self, self.share.as_ref())
     }
 }

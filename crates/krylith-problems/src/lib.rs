@@ -62,6 +62,7 @@ pub mod nonlinear;
 mod picture;
 mod radiation;
 mod random;
+pub mod share;
 pub mod solid;
 mod spe10;
 mod spec;

@@ -15,6 +15,7 @@ use krylith_core::{Error, Result};
 use crate::artery::Artery;
 use crate::catalogue::{Problem, find_in, key};
 use crate::cavity::Cavity;
+use crate::share::{Ranks, Share};
 use crate::spec::Spec;
 use crate::ventricle::Ventricle;
 
@@ -34,7 +35,12 @@ use crate::ventricle::Ventricle;
 pub trait NonlinearProblem: NonlinearSystem {
     /// Returns the problem's text with every default filled in; it makes the same problem.
     fn spec(&self) -> &str;
-    /// Returns the initial guess of Newton's method, for the first time step if there are several.
+    /// Returns the share of this rank, if several ranks solve the problem together. Points, cells, fields,
+    /// figures and pictures are then those of the whole problem on rank 0 only.
+    fn share(&self) -> Option<&Share> {
+        None
+    }
+    /// Returns the initial guess of Newton's method on own nodes, for the first time step if there are several.
     fn initial(&self) -> Vec<f64>;
     /// Returns the names of the b components of a node.
     fn components(&self) -> &'static [&'static str];
@@ -203,10 +209,23 @@ pub fn catalogue() -> &'static [Problem] {
 /// Returns an error for an unknown name or key (the text lists the known ones), or for a value or size out of
 /// range.
 pub fn by_text(text: &str) -> Result<Box<dyn NonlinearProblem>> {
+    build(text, None)
+}
+
+/// Creates this rank's share of the problem that [`by_text`] creates. Every rank makes the whole mesh and keeps
+/// its part of it. Collective.
+///
+/// # Errors
+/// Returns the errors of [`by_text`], and an error for more ranks than nodes.
+pub fn by_text_on(text: &str, ranks: &Ranks) -> Result<Box<dyn NonlinearProblem>> {
+    build(text, Some(ranks))
+}
+
+fn build(text: &str, ranks: Option<&Ranks>) -> Result<Box<dyn NonlinearProblem>> {
     let spec = Spec::parse_in(text, |name| find_in(&CATALOGUE, name))?;
     Ok(match spec.problem.name {
-        "ventricle" => Box::new(Ventricle::from_spec(&spec)?),
-        "artery" => Box::new(Artery::from_spec(&spec)?),
-        _ => Box::new(Cavity::from_spec(&spec)?),
+        "ventricle" => Box::new(Ventricle::from_spec(&spec, ranks)?),
+        "artery" => Box::new(Artery::from_spec(&spec, ranks)?),
+        _ => Box::new(Cavity::from_spec(&spec, ranks)?),
     })
 }

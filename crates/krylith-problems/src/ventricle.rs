@@ -14,11 +14,12 @@
 
 use krylith_core::matrix::Bsr;
 use krylith_core::newton::NonlinearSystem;
-use krylith_core::{Error, Result};
+use krylith_core::{Error, Problem, Result};
 use rayon::prelude::*;
 use std::f64::consts::PI;
 
 use crate::nonlinear::{Cells, Field, NonlinearProblem, Picture};
+use crate::share::{Ranks, Share};
 use crate::solid::{Material, Solid};
 use crate::spec::Spec;
 use crate::tets::{Disc, Layers, Numbering, TetMesh, extrude, slice};
@@ -95,6 +96,8 @@ pub struct Ventricle {
     velocity: Vec<f64>,
     acceleration: Vec<f64>,
     spec: String,
+    /// The whole mesh on rank 0, for pictures, if several ranks share it.
+    whole: Option<TetMesh>,
 }
 
 impl Ventricle {
@@ -104,6 +107,11 @@ impl Ventricle {
     /// Returns an error if steps, times or constants are not positive, for more cells than a mesh may have,
     /// and if memory is not sufficient.
     pub fn new(options: VentricleOptions) -> Result<Self> {
+        Self::build(options, None)
+    }
+
+    /// Builds the problem on this rank's part of the mesh, if there are several ranks. Collective.
+    fn build(options: VentricleOptions, ranks: Option<&Ranks>) -> Result<Self> {
         let VentricleOptions { dt, ramp, pressure, steps, .. } = options;
         let positive = |x: f64| x > 0.0 && x.is_finite();
         let m = DENSITY / (BETA * dt * dt);
@@ -119,6 +127,17 @@ impl Ventricle {
         let n = mesh.points().len();
         let mut given = vec![None; n];
         TetMesh::nodes_of(mesh.surface("base")?).iter().for_each(|&p| given[p as usize] = Some([0.0; 3]));
+        let (mut whole, mut share) = (None, None);
+        let mesh = match ranks {
+            None => mesh,
+            Some(ranks) => {
+                let (part, own, numbering) = mesh.part(ranks)?;
+                given = numbering.global().iter().map(|&p| given[p as usize]).collect();
+                whole = Some(mesh).filter(|_| ranks.comm.rank() == 0);
+                share = Some(own);
+                part
+            }
+        };
         let corners = mesh.tetrahedra().par_iter().with_min_len(1024);
         let fibres = corners
             .map(|t| {
@@ -126,10 +145,10 @@ impl Ventricle {
                 fibre(std::array::from_fn(|d| 0.25 * (x[0][d] + x[1][d] + x[2][d] + x[3][d])))
             })
             .collect();
-        let mut solid = Solid::new(mesh, options.material, fibres, given)?;
+        let mut solid = Solid::build(mesh, options.material, fibres, given, share)?;
         solid.press("endocardium", 0.0)?;
-        solid.set_inertia(m);
-        let zero = vec![0.0; 3 * n];
+        solid.set_inertia(m)?;
+        let zero = vec![0.0; solid.pattern().rows()];
         let Material { a, b, a_f, b_f, kappa } = options.material;
         let spec = format!(
             "ventricle:{},dt={dt},steps={steps},pressure={pressure},ramp={ramp},a={a},b={b},af={a_f},bf={b_f},kappa={kappa}",
@@ -143,13 +162,14 @@ impl Ventricle {
             velocity: zero.clone(),
             acceleration: zero,
             spec,
+            whole,
         };
-        ventricle.begin();
+        ventricle.begin()?;
         Ok(ventricle)
     }
 
-    pub(crate) fn from_spec(spec: &Spec) -> Result<Self> {
-        Self::new(VentricleOptions {
+    pub(crate) fn from_spec(spec: &Spec, ranks: Option<&Ranks>) -> Result<Self> {
+        let options = VentricleOptions {
             cells: spec.size[0],
             dt: spec.positive("dt")?,
             steps: spec.whole("steps", 1..=1_000_000_000)? as usize,
@@ -162,7 +182,8 @@ impl Ventricle {
                 b_f: spec.positive("bf")?,
                 kappa: spec.positive("kappa")?,
             },
-        })
+        };
+        Self::build(options, ranks)
     }
 
     /// Returns the body.
@@ -188,17 +209,21 @@ impl Ventricle {
         [0.5 * DENSITY * moving, self.solid.energy(&self.displacement)]
     }
 
-    /// Prepares the step that ends at `time`.
-    fn begin(&mut self) {
+    /// Prepares the current step.
+    fn begin(&mut self) -> Result<()> {
         let dt = self.options.dt;
         let known = self.displacement.par_iter().zip(&self.velocity).zip(&self.acceleration);
-        self.solid
-            .predicted_mut()
-            .par_iter_mut()
-            .zip(known)
-            .for_each(|(p, ((u, v), a))| *p = u + dt * v + dt * dt * (0.5 - BETA) * a);
+        let predicted = known.map(|((u, v), a)| u + dt * v + dt * dt * (0.5 - BETA) * a);
+        let predicted: Vec<f64> = predicted.collect();
+        self.solid.set_predicted(&predicted)?;
         let pressure = self.pressure(self.step as f64 * dt);
         self.solid.set_pressure(pressure);
+        Ok(())
+    }
+
+    /// Returns the whole mesh on rank 0, or this rank's part.
+    fn mesh(&self) -> &TetMesh {
+        self.whole.as_ref().unwrap_or_else(|| self.solid.mesh())
     }
 }
 
@@ -214,6 +239,9 @@ impl NonlinearSystem for Ventricle {
     }
     fn coordinates(&self) -> Option<&[[f64; 3]]> {
         self.solid.coordinates()
+    }
+    fn problem(&self) -> Result<Problem<'_>> {
+        self.solid.problem()
     }
 }
 
@@ -240,28 +268,29 @@ impl NonlinearProblem for Ventricle {
             return Ok(false);
         }
         let dt = self.options.dt;
-        let predicted = std::mem::take(self.solid.predicted_mut());
         let state = self.velocity.par_iter_mut().zip(&mut self.acceleration);
-        state.zip(x.par_iter().zip(&predicted)).for_each(|((v, a), (u, p))| {
+        state.zip(x.par_iter().zip(self.solid.predicted())).for_each(|((v, a), (u, p))| {
             let new = (u - p) / (BETA * dt * dt);
             *v += dt * ((1.0 - GAMMA) * *a + GAMMA * new);
             *a = new;
         });
-        *self.solid.predicted_mut() = predicted;
         self.displacement.copy_from_slice(x);
         self.step += 1;
-        self.begin();
+        self.begin()?;
         Ok(true)
     }
     fn time(&self) -> Option<f64> {
         Some(self.step as f64 * self.options.dt)
     }
 
+    fn share(&self) -> Option<&Share> {
+        self.solid.share()
+    }
     fn points(&self) -> Vec<[f64; 3]> {
-        self.solid.mesh().points().to_vec()
+        self.mesh().points().to_vec()
     }
     fn cells(&self) -> Cells {
-        Cells::Tetrahedra(self.solid.mesh().tetrahedra().to_vec())
+        Cells::Tetrahedra(self.mesh().tetrahedra().to_vec())
     }
     fn fields(&self, x: &[f64]) -> Vec<(&'static str, Field)> {
         vec![("displacement", Field::Vector(x.as_chunks::<3>().0.to_vec()))]
@@ -269,7 +298,7 @@ impl NonlinearProblem for Ventricle {
     /// Returns a picture of the displacement in the section y = 0.
     fn picture(&self, x: &[f64]) -> Option<Picture> {
         let moved = |i: usize| x[3 * i..3 * i + 3].iter().map(|u| u * u).sum::<f64>().sqrt();
-        Some(slice(self.solid.mesh(), 1, ("Displacement, section y = 0", "mm"), ["x, mm", "z, mm"], moved))
+        Some(slice(self.mesh(), 1, ("Displacement, section y = 0", "mm"), ["x, mm", "z, mm"], moved))
     }
 }
 

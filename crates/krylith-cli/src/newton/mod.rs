@@ -8,13 +8,14 @@ mod watch;
 use crate::args::NewtonArgs;
 use crate::failure::{DONE, Failure, INTERRUPTED, NOT_CONVERGED, Result};
 use crate::output::{self, Target, Targets, check_target};
-use crate::{files, interrupt, picture, summary, term};
+use crate::{files, interrupt, picture, process, ranks, summary, term};
 use krylith_core::io::{Array, vtu};
 use krylith_core::newton::{Continuation, Newton, NewtonOptions, NewtonOutcome, NewtonReport, Stage};
 use krylith_core::solver::{Solution, check_gpus, open_ahead};
 use krylith_core::text::{count, plural, seconds};
 use krylith_core::{DeviceSpec, Options};
-use krylith_problems::nonlinear::{Cells, Field, NonlinearProblem, by_text, catalogue};
+use krylith_problems::nonlinear::{Cells, Field, NonlinearProblem, by_text, by_text_on, catalogue};
+use krylith_problems::share::Ranks;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use watch::Watch;
@@ -39,6 +40,8 @@ pub struct Finished {
     pub parameter: Option<&'static str>,
     /// Numbers of unknowns, of unknowns per node, and of stored blocks.
     pub sizes: (usize, usize, usize),
+    /// The distribution of nodes to ranks, and its reason, if there are several.
+    pub partition: Option<String>,
     /// Options of Newton's method.
     pub options: NewtonOptions,
     /// Options of the linear solves, as given.
@@ -64,32 +67,34 @@ pub struct Finished {
 /// exit code.
 pub fn newton(args: NewtonArgs) -> Result<u8> {
     let Some(named) = &args.problem else {
-        output::print(&crate::problem::catalogue(catalogue()));
+        if output::speaks() {
+            output::print(&crate::problem::catalogue(catalogue()));
+        }
         return Ok(DONE);
     };
-    interrupt::watch()?;
-    check_targets(&args)?;
-    let targets = Targets::new([&args.out, &args.report, &args.plot, &args.picture, &args.vtu])?;
+    let comm = ranks::comm();
+    let given = args.linear();
+    let start = || -> Result<_> {
+        interrupt::watch()?;
+        process::start_threads(args.flags.0.threads)?;
+        check_targets(&args)?;
+        let targets = Targets::new([&args.out, &args.report, &args.plot, &args.picture, &args.vtu])?;
+        let linear = crate::options::settle(&given, &Options::default(), "")?;
+        if let Some(DeviceSpec::Cuda(list)) = &linear.device {
+            check_gpus(list).map_err(|e| Failure::machine(format!("--device cuda: {e}")))?;
+        }
+        Ok((targets, linear))
+    };
+    let (targets, linear) = ranks::together(start())?;
     if [&args.out, &args.report].into_iter().flatten().any(|path| output::is_stdout(path)) {
         output::leave_stdout();
     }
-    let given = args.linear();
-    let linear = crate::options::settle(&given, &Options::default(), "")?;
     let _opening = match &linear.device {
-        Some(DeviceSpec::Cuda(list)) => {
-            check_gpus(list).map_err(|e| Failure::machine(format!("--device cuda: {e}")))?;
-            Some(open_ahead(list))
-        }
+        Some(DeviceSpec::Cuda(list)) if comm.size() == 1 => Some(open_ahead(list)),
         _ => None,
     };
     let loading = Instant::now();
-    let mut problem = by_text(named)?;
-    let parameter = problem.parameter().map(|p| p.0);
-    if !args.continuation.is_empty() && parameter.is_none() {
-        let message =
-            format!("--continuation: {} has no parameter to change; omit the option", problem.spec());
-        return Err(Failure::usage(message));
-    }
+    let mut problem = ranks::together(open(named, &linear, &args))?;
     let load = loading.elapsed().as_secs_f64();
     let options = NewtonOptions {
         rtol: args.newton_rtol,
@@ -98,8 +103,12 @@ pub fn newton(args: NewtonArgs) -> Result<u8> {
         forcing: args.forcing,
         ..NewtonOptions::default()
     };
-    let mut newton = Newton::new(options, &linear)?;
-    let mut watch = Watch::new(args.quiet);
+    let alike = Options { threads: None, ..linear.clone() };
+    let input = format!("{} {alike} {options:?} {:?}", problem.spec(), args.continuation);
+    ranks::same("a problem or options", input.as_bytes())?;
+    let parameter = problem.parameter().map(|p| p.0);
+    let mut newton = ranks::together(Newton::new(options, &linear).map_err(Failure::from))?;
+    let mut watch = Watch::new(args.quiet || !output::speaks());
     let mut x = problem.initial();
     let (mut runs, mut wrote, mut trouble) = (Vec::new(), Vec::new(), None);
     let start = Instant::now();
@@ -108,7 +117,8 @@ pub fn newton(args: NewtonArgs) -> Result<u8> {
         let step = runs.last().map_or(1, |run: &Run| run.step + 1);
         let done = solve(&mut newton, &mut *problem, &args.continuation, &mut x, &mut watch);
         watch.finish();
-        let done = done?;
+        // Every error of Newton's method is that of all ranks.
+        let done = done.map_err(|e| Failure { agreed: true, ..Failure::from(e) })?;
         let time = problem.time();
         runs.extend(done.stages.into_iter().map(|stage| Run {
             step,
@@ -117,13 +127,18 @@ pub fn newton(args: NewtonArgs) -> Result<u8> {
             report: stage.report,
         }));
         if let (Some(path), Some(_)) = (&args.vtu, time) {
-            let target = Target::new("--vtu", &numbered(path, step));
-            let written = target.and_then(|target| {
+            let x = whole(&*problem, &x)?;
+            let written = || -> Result<Option<String>> {
+                if !output::speaks() {
+                    return Ok(None);
+                }
+                let target = Target::new("--vtu", &numbered(path, step))?;
                 let name = target.to_string();
-                write_vtu(&*problem, &x, target).map(|()| name).map_err(Failure::from)
-            });
-            match written {
-                Ok(name) => wrote.push(format!("{name} (solution)")),
+                write_vtu(&*problem, &x, target)?;
+                Ok(Some(format!("{name} (solution)")))
+            };
+            match written() {
+                Ok(name) => wrote.extend(name),
                 Err(failure) => trouble = trouble.or(Some(failure)),
             }
         }
@@ -132,21 +147,56 @@ pub fn newton(args: NewtonArgs) -> Result<u8> {
         }
     };
     interrupt::writing();
+    let total = start.elapsed().as_secs_f64();
+    let x = whole(&*problem, &x)?;
     let pattern = problem.pattern();
+    let mut sizes = [pattern.rows() as f64, pattern.blocks() as f64];
+    comm.sum(&mut sizes)?;
     let done = Finished {
         spec: problem.spec().into(),
         parameter,
-        sizes: (pattern.rows(), pattern.block(), pattern.blocks()),
+        sizes: (sizes[0] as usize, pattern.block(), sizes[1] as usize),
+        partition: problem.share().map(|share| share.reason().to_string()),
         options,
         given,
         runs,
         outcome,
-        figures: problem.figures(&x),
+        figures: if output::speaks() { problem.figures(&x) } else { Vec::new() },
         linear: newton.linear().cloned(),
         load,
-        total: start.elapsed().as_secs_f64(),
+        total,
     };
-    conclude(done, &*problem, x, &args, targets, wrote, trouble)
+    let code = if output::speaks() {
+        conclude(done, &*problem, x, &args, targets, wrote, trouble)
+    } else {
+        Ok(code_of(outcome))
+    };
+    ranks::together(code) // the other ranks wait until everything is written and printed
+}
+
+/// Creates the problem, or this rank's share of it.
+fn open(named: &str, linear: &Options, args: &NewtonArgs) -> Result<Box<dyn NonlinearProblem>> {
+    let comm = ranks::comm();
+    let problem = match comm.size() {
+        1 => by_text(named)?,
+        _ => by_text_on(named, &Ranks { comm, partition: linear.partition.unwrap_or_default() })?,
+    };
+    if !args.continuation.is_empty() && problem.parameter().is_none() {
+        let message =
+            format!("--continuation: {} has no parameter to change; omit the option", problem.spec());
+        return Err(Failure::usage(message));
+    }
+    Ok(problem)
+}
+
+/// Returns the whole x on rank 0. Collective.
+fn whole(problem: &dyn NonlinearProblem, x: &[f64]) -> Result<Vec<f64>> {
+    match problem.share() {
+        None => Ok(x.to_vec()),
+        Some(share) => {
+            ranks::gathered(&*ranks::comm(), share.numbers(), share.nodes(), x, problem.pattern().block())
+        }
+    }
 }
 
 /// Solves one time step, for each value of the parameter, or for the problem's own value.
@@ -216,11 +266,7 @@ fn conclude(
     if !args.quiet {
         output::print(&text(&done, &wrote, args.verbose));
     }
-    let code = match done.outcome {
-        NewtonOutcome::Converged => DONE,
-        NewtonOutcome::Interrupted => INTERRUPTED,
-        _ => NOT_CONVERGED,
-    };
+    let code = code_of(done.outcome);
     if code != DONE {
         output::error(&verdict(&done));
     }
@@ -230,6 +276,15 @@ fn conclude(
     match trouble.first() {
         Some(failure) if code != INTERRUPTED => Ok(failure.code),
         _ => Ok(code),
+    }
+}
+
+/// Returns the exit code of an outcome.
+fn code_of(outcome: NewtonOutcome) -> u8 {
+    match outcome {
+        NewtonOutcome::Converged => DONE,
+        NewtonOutcome::Interrupted => INTERRUPTED,
+        _ => NOT_CONVERGED,
     }
 }
 
@@ -351,10 +406,13 @@ fn text(done: &Finished, wrote: &[String], verbose: u8) -> String {
     let newton: usize = done.runs.iter().map(|run| run.report.steps.len()).sum();
     let mut rows = vec![(
         "problem",
-        vec![
+        [
             done.spec.clone(),
             format!("{}, {} of {block}×{block}", plural(unknowns, "unknown"), plural(blocks, "block")),
-        ],
+        ]
+        .into_iter()
+        .chain(done.partition.clone())
+        .collect(),
     )];
     if let Some(linear) = &done.linear {
         rows.push(("linear", vec![format!("{}, {}", linear.method.title(), linear.precond.text)]));

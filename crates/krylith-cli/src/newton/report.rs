@@ -80,7 +80,7 @@ pub struct Linear {
     pub device: String,
     /// The name of each device.
     pub devices: Vec<String>,
-    /// Number of GPUs that solve together.
+    /// Number of ranks that solve together: GPUs of one process, or processes of mpirun.
     pub ranks: usize,
     /// Number of CPU threads.
     pub threads: usize,

@@ -2,6 +2,7 @@
 
 use super::{Newton, NewtonObserver, NewtonOutcome, NewtonReport, NonlinearSystem};
 use crate::Result;
+use crate::comm::agree;
 
 /// Largest number of values that are inserted before one of the caller's values, to reach it.
 const MOST_BETWEEN: usize = 8;
@@ -95,10 +96,11 @@ impl Newton {
     ) -> Result<Continuation> {
         let mut done = Continuation { outcome: NewtonOutcome::Converged, reached: None, stages: Vec::new() };
         let mut solved = x.to_vec();
+        self.comm = system.problem()?.comm().clone();
         for &goal in values {
             let mut ahead = vec![goal];
             while let Some(&value) = ahead.last() {
-                set(system, value)?;
+                agree(&*self.comm, set(system, value))?;
                 observer.parameter(value);
                 let report = self.solve_observed(system, x, observer)?.clone();
                 done.outcome = report.outcome;

@@ -9,13 +9,14 @@ use super::{
     NewtonEvent, NewtonObserver, NewtonOptions, NewtonOutcome, NewtonReport, NewtonSeconds, NewtonStep,
     NonlinearSystem,
 };
+use crate::comm::{Communicator, Solo, agree};
 use crate::options::Options;
-use crate::problem::Problem;
 use crate::solver::{Cancel, EventKind, Solution, Solver};
 use crate::space::{Observer, Outcome, Progress, Stop};
 use crate::{Error, Result};
 use rayon::prelude::*;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Required relative decrease of ‖F‖, as a share of λ.
@@ -56,6 +57,8 @@ const CHUNK: usize = 4096;
 pub struct Newton {
     options: NewtonOptions,
     linear: Options,
+    /// The ranks that share the system of the last solve.
+    pub(super) comm: Arc<dyn Communicator>,
     solver: Option<Solver<'static>>,
     cancel: Cancel,
     report: NewtonReport,
@@ -99,6 +102,7 @@ impl Newton {
         Ok(Self {
             options,
             linear: linear.settled()?,
+            comm: Arc::new(Solo),
             solver: None,
             cancel: Cancel::default(),
             report: NewtonReport::new(),
@@ -109,9 +113,11 @@ impl Newton {
         })
     }
 
-    /// Solves F(x) = 0 from the given x, and overwrites it with the best x found.
+    /// Solves F(x) = 0 from the given x, and overwrites it with the best x found. Collective over the ranks of
+    /// the system; each passes the x of its rows.
     ///
     /// # Errors
+    /// The same on every rank.
     /// An x of another length; errors of the system's functions; errors of [`Solver`]. Non-convergence is a
     /// [`NewtonOutcome`], not an error.
     pub fn solve<T: NonlinearSystem + ?Sized>(
@@ -132,26 +138,33 @@ impl Newton {
         x: &mut [f64],
         observer: &mut (dyn NewtonObserver + Send),
     ) -> Result<&NewtonReport> {
-        let n = system.pattern().rows();
-        if x.len() != n {
-            return Err(Error::invalid(format!("x has {} numbers; the system has {n} unknowns", x.len())));
-        }
+        let (n, entries) = {
+            let problem = system.problem()?;
+            self.comm = problem.comm().clone();
+            (problem.own_len(), problem.entries(0)?)
+        };
+        let fits = match x.len() == n {
+            true => Ok(()),
+            false => Err(Error::invalid(format!("x has {} numbers; the system has {n} unknowns", x.len()))),
+        };
+        agree(&*self.comm, fits)?;
         for vector in [&mut self.f, &mut self.trial, &mut self.direction] {
             vector.resize(n, 0.0);
         }
-        self.values.resize(system.pattern().stored(), 0.0);
+        self.values.resize(entries, 0.0);
         self.report = NewtonReport::new();
         let clock = Instant::now();
-        system.residual(x, &mut self.f)?;
-        let mut norm = self.linear.within(|| norm(&self.f))?;
+        agree(&*self.comm, system.residual(x, &mut self.f))?;
+        let squares = self.linear.within(|| squares(&self.f))?;
+        let mut norm = self.sum(squares)?.sqrt();
         self.report.seconds.residual = clock.elapsed().as_secs_f64();
         let target = (self.options.rtol * norm).max(self.options.atol);
         (self.report.first, self.report.last, self.report.target) = (norm, norm, target);
         let mut last = None;
         let outcome = loop {
             let number = self.report.steps.len() + 1;
-            let stopped =
-                observer.residual(number - 1, norm, target).is_break() || self.cancel.is_cancelled();
+            let stopped = observer.residual(number - 1, norm, target).is_break();
+            let stopped = self.any(stopped || self.cancel.is_cancelled())?;
             match () {
                 () if !norm.is_finite() => break NewtonOutcome::NotFinite,
                 () if norm <= target => break NewtonOutcome::Converged,
@@ -183,7 +196,7 @@ impl Newton {
     ) -> Result<std::result::Result<f64, NewtonOutcome>> {
         let mut seconds = NewtonSeconds::default();
         let clock = Instant::now();
-        system.jacobian(x, &mut self.values)?;
+        agree(&*self.comm, system.jacobian(x, &mut self.values))?;
         seconds.jacobian = clock.elapsed().as_secs_f64();
         let clock = Instant::now();
         match self.set_up(system) {
@@ -256,20 +269,18 @@ impl Newton {
     /// the same, else creates a new one.
     fn set_up<T: NonlinearSystem + ?Sized>(&mut self, system: &T) -> Result<()> {
         let pattern = system.pattern();
-        if let Some(solver) = &mut self.solver
-            && solver.problem().terms.terms[0].1.same_pattern(pattern)
+        let kept = |solver: &Solver| solver.problem().terms.terms[0].1.same_pattern(pattern);
+        let changed = !self.solver.as_ref().is_some_and(kept);
+        if !self.any(changed)?
+            && let Some(solver) = &mut self.solver
         {
             return solver.update_values(&self.values);
         }
         self.solver = None; // free the old solver's memory first
-        let mut matrix = pattern.clone();
-        matrix.values_mut().copy_from_slice(&self.values);
-        self.linear.within(|| matrix.check_finite())??;
-        let mut problem = Problem::bsr(&matrix)?;
-        if let Some(points) = system.coordinates() {
-            problem = problem.with_coordinates(points)?;
-        }
-        let mut solver = Solver::new_cancellable(problem.into_owned(), &self.linear, &self.cancel, None)?;
+        let mut problem = system.problem()?.into_owned();
+        let filled = self.linear.within(|| problem.fill(&self.values)).and_then(|done| done);
+        agree(&*self.comm, filled)?;
+        let mut solver = Solver::new_cancellable(problem, &self.linear, &self.cancel, None)?;
         solver.set_refresh(self.options.refresh);
         self.solver = Some(solver);
         Ok(())
@@ -283,15 +294,16 @@ impl Newton {
         x: &mut [f64],
         before: f64,
     ) -> Result<Option<Found>> {
-        let solver = self.solver.as_mut().ok_or_else(without)?;
         let (mut damping, mut trials) = (1.0, 0);
         while damping >= LEAST {
             let along = self.direction.par_iter().zip(&*x);
             let trial = self.trial.par_iter_mut().with_min_len(CHUNK).zip(along);
+            let solver = self.solver.as_mut().ok_or_else(without)?;
             solver.first(|| trial.for_each(|(t, (s, x))| *t = x + damping * s));
             trials += 1;
-            system.residual(&self.trial, &mut self.f)?;
-            let after = solver.first(|| norm(&self.f));
+            agree(&*self.comm, system.residual(&self.trial, &mut self.f))?;
+            let squares = solver.first(|| squares(&self.f));
+            let after = self.sum(squares)?.sqrt();
             if after <= (1.0 - ARMIJO * damping) * before {
                 x.copy_from_slice(&self.trial);
                 return Ok(Some(Found { damping, norm: after, trials }));
@@ -303,6 +315,18 @@ impl Newton {
             damping = lowest.clamp(SHORTER[0] * damping, SHORTER[1] * damping);
         }
         Ok(None)
+    }
+
+    /// Returns the sum over all ranks.
+    fn sum(&self, own: f64) -> Result<f64> {
+        let mut all = [own];
+        self.comm.sum(&mut all)?;
+        Ok(all[0])
+    }
+
+    /// Returns true on every rank if it is true on one.
+    fn any(&self, own: bool) -> Result<bool> {
+        Ok(self.sum(f64::from(u8::from(own)))? > 0.0)
     }
 
     /// Returns the report of the last solve.
@@ -330,8 +354,8 @@ fn without() -> Error {
     Error::Internal("Newton without a solver".into())
 }
 
-/// Returns ‖v‖₂. The result does not depend on the number of threads.
-fn norm(v: &[f64]) -> f64 {
+/// Returns ‖v‖₂². The result does not depend on the number of threads.
+fn squares(v: &[f64]) -> f64 {
     let sums: Vec<f64> = v.par_chunks(CHUNK).map(|part| part.iter().map(|v| v * v).sum::<f64>()).collect();
-    sums.iter().sum::<f64>().sqrt()
+    sums.iter().sum()
 }

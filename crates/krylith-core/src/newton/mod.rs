@@ -53,6 +53,47 @@
 //! F and J are evaluated on the caller's thread, where parallel loops use rayon's current pool. The solver
 //! does all other work, so Newton's method runs on every device and on several GPUs without code for them. A
 //! time-dependent problem is a [`NonlinearSystem`] that changes between solves.
+//!
+//! Several ranks can share a system: each evaluates F and J on its own rows. Such a system returns a
+//! distributed [`Problem`] from [`NonlinearSystem::problem`]:
+//!
+//! ```
+//! use krylith::comm::{Communicator, Team};
+//! use krylith::matrix::{Bsr, Dense};
+//! use krylith::newton::{Newton, NewtonOptions, NonlinearSystem};
+//! use krylith::partition::{RowBlocks, Rows, distribute, with_ghosts};
+//! use krylith::{Problem, partition::Part};
+//!
+//! /// xᵢ³ + xᵢ − xⱼ = 1 for two nodes i and j, one on each rank.
+//! struct Pair<'a> { comm: std::sync::Arc<dyn Communicator>, part: &'a Part }
+//!
+//! impl NonlinearSystem for Pair<'_> {
+//!     fn pattern(&self) -> &Bsr { self.part.terms.terms()[0].1 }
+//!     fn problem(&self) -> krylith::Result<Problem<'_>> {
+//!         Problem::part(self.comm.clone(), self.part.clone())
+//!     }
+//!     fn residual(&mut self, x: &[f64], f: &mut [f64]) -> krylith::Result<()> {
+//!         let x = with_ghosts(&*self.comm, &self.part.halo, 1, x)?; // own numbers, then ghosts
+//!         Ok(f[0] = x[0].powi(3) + x[0] - x[1] - 1.0)
+//!     }
+//!     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> krylith::Result<()> {
+//!         Ok(values.copy_from_slice(&[3.0 * x[0] * x[0] + 1.0, -1.0]))
+//!     }
+//! }
+//!
+//! let x = Team::run(2, |comm| {
+//!     let own = comm.rank() as u64;
+//!     let blocks = RowBlocks { row_ptr: vec![0, 2], col: vec![own, 1 - own], values: vec![0.0; 2] };
+//!     let rows = Rows { numbers: vec![own], block: 1, terms: vec![(Dense::identity(1), blocks)] };
+//!     let part = distribute(&*comm, rows)?;
+//!     let mut newton = Newton::new(NewtonOptions::default(), &"device=cpu".parse()?)?;
+//!     let mut x = [2.0];
+//!     newton.solve(&mut Pair { comm, part: &part }, &mut x)?;
+//!     Ok(x[0])
+//! })?;
+//! assert!(x.iter().all(|x| (x - 1.0).abs() < 1e-6));
+//! # Ok::<(), krylith::Error>(())
+//! ```
 
 mod continuation;
 mod driver;
@@ -65,6 +106,7 @@ pub use forcing::Forcing;
 pub use report::{NewtonEvent, NewtonObserver, NewtonOutcome, NewtonReport, NewtonSeconds, NewtonStep};
 
 use crate::matrix::Bsr;
+use crate::problem::Problem;
 use crate::solver::Refresh;
 use crate::{Error, Result};
 
@@ -92,9 +134,10 @@ use crate::{Error, Result};
 /// ```
 pub trait NonlinearSystem {
     /// Returns the pattern of the Jacobian, with blocks of order b. It must be the same for every x, and its
-    /// values are ignored.
+    /// values are ignored. If several ranks share the system, it has the rows of this rank.
     fn pattern(&self) -> &Bsr;
-    /// Computes f ← F(x). Component c of node i is at i·b + c, as in [`Bsr`] rows.
+    /// Computes f ← F(x). Component c of node i is at i·b + c, as in [`Bsr`] rows. x and f have the own rows of
+    /// a rank, and no ghosts.
     ///
     /// # Errors
     /// The system cannot be evaluated at x.
@@ -107,6 +150,20 @@ pub trait NonlinearSystem {
     /// Returns the coordinates of nodes, which some partitions need.
     fn coordinates(&self) -> Option<&[[f64; 3]]> {
         None
+    }
+    /// Returns the problem of the linear solves: the pattern, and what solves can use beyond it, such as the
+    /// ranks that share the system, fields and null vectors. Its values are ignored. If its values have
+    /// another [order](Problem::grouping) than [`Bsr::values`], then [`jacobian`](Self::jacobian) computes
+    /// them in that order. The default is the pattern with the coordinates.
+    ///
+    /// # Errors
+    /// A pattern that is not square; coordinates that do not fit; a rank that is gone or failed.
+    fn problem(&self) -> Result<Problem<'_>> {
+        let problem = Problem::bsr(self.pattern())?;
+        match self.coordinates() {
+            Some(points) => problem.with_coordinates(points),
+            None => Ok(problem),
+        }
     }
 }
 

@@ -1,10 +1,12 @@
 //! Newton's method: its rate, every outcome for its own reason, the linear solver kept, continuation.
 
-use krylith_core::matrix::Bsr;
+use krylith_core::comm::{Communicator, Team};
+use krylith_core::matrix::{Bsr, Dense};
 use krylith_core::newton::{
     Forcing, Newton, NewtonEvent, NewtonObserver, NewtonOptions, NewtonOutcome, NewtonStep, NonlinearSystem,
 };
-use krylith_core::{Options, Outcome, Progress, Result};
+use krylith_core::partition::{Part, RowBlocks, Rows, distribute, with_ghosts};
+use krylith_core::{Options, Outcome, Problem, Progress, Result};
 use std::ops::ControlFlow;
 
 /// What x is given to, and where the answer goes.
@@ -296,4 +298,85 @@ fn continuation_puts_values_between_where_newton_fails() {
     let done = newton.continuation(&mut system, &[16.0, f64::INFINITY], &mut x, set, &mut ()).unwrap();
     assert!(done.outcome != NewtonOutcome::Converged && done.reached == Some(16.0));
     assert!((x[0] - 16.0).abs() < 1e-6);
+}
+
+/// x³ + x minus the x of the next rank = 1, with one unknown on each rank. `fails` is the rank whose F fails at
+/// the second evaluation.
+struct Ring<'a> {
+    comm: std::sync::Arc<dyn Communicator>,
+    part: &'a Part,
+    fails: Option<usize>,
+    evaluations: usize,
+}
+
+impl NonlinearSystem for Ring<'_> {
+    fn pattern(&self) -> &Bsr {
+        &self.part.terms.terms()[0].1
+    }
+    fn problem(&self) -> Result<Problem<'_>> {
+        Problem::part(self.comm.clone(), self.part.clone())
+    }
+    fn residual(&mut self, x: &[f64], f: &mut [f64]) -> Result<()> {
+        let all = with_ghosts(&*self.comm, &self.part.halo, 1, x)?;
+        self.evaluations += 1;
+        if self.fails == Some(self.comm.rank()) && self.evaluations == 2 {
+            return Err(krylith_core::Error::invalid("the material has no state"));
+        }
+        f[0] = all[0].powi(3) + all[0] - all[1] - 1.0;
+        Ok(())
+    }
+    fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> Result<()> {
+        // The caller's order: the column of the other rank comes first.
+        values.copy_from_slice(&[-1.0, 3.0 * x[0] * x[0] + 1.0]);
+        Ok(())
+    }
+}
+
+fn ring(
+    fails: Option<usize>,
+    stops: Option<usize>,
+) -> Vec<std::result::Result<(NewtonOutcome, f64), String>> {
+    struct Stops(bool);
+    impl NewtonObserver for Stops {
+        fn residual(&mut self, steps: usize, _: f64, _: f64) -> ControlFlow<()> {
+            if self.0 && steps == 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+    }
+    Team::run(3, |comm| {
+        let (rank, size) = (comm.rank(), comm.size());
+        let own = rank as u64;
+        let col = vec![(own + 1) % size as u64, own];
+        let blocks = RowBlocks { row_ptr: vec![0, 2], col, values: vec![0.0; 2] };
+        let rows = Rows { numbers: vec![own], block: 1, terms: vec![(Dense::identity(1), blocks)] };
+        let part = distribute(&*comm, rows)?;
+        let mut ring = Ring { comm, part: &part, fails, evaluations: 0 };
+        let mut newton = newton(NewtonOptions { rtol: 1e-12, ..NewtonOptions::default() });
+        let (mut x, mut stops) = ([2.0 + rank as f64], Stops(stops == Some(rank)));
+        let done = newton.solve_observed(&mut ring, &mut x, &mut stops);
+        let found = done.map(|report| (report.outcome, x[0])).map_err(|e| e.to_string());
+        if found.as_ref().is_ok_and(|(outcome, _)| *outcome == NewtonOutcome::Converged) {
+            // A second solve keeps the linear solver on every rank.
+            let mut again = [0.5];
+            assert!(newton.solve(&mut ring, &mut again)?.converged());
+            assert!((again[0] - 1.0).abs() < 1e-9);
+        }
+        Ok(found)
+    })
+    .unwrap()
+}
+
+#[test]
+fn ranks_share_a_system_its_errors_and_its_end() {
+    for found in ring(None, None) {
+        let (outcome, x) = found.unwrap();
+        assert_eq!(outcome, NewtonOutcome::Converged);
+        assert!((x - 1.0).abs() < 1e-9, "{x}");
+    }
+    for found in ring(Some(1), None) {
+        let error = found.unwrap_err();
+        assert!(error.contains("the material has no state"), "{error}");
+    }
+    for found in ring(None, Some(2)) {
+        assert_eq!(found.unwrap().0, NewtonOutcome::Interrupted);
+    }
 }

@@ -18,9 +18,11 @@ mod material;
 
 use krylith_core::matrix::Bsr;
 use krylith_core::newton::NonlinearSystem;
-use krylith_core::{Error, Result};
+use krylith_core::{Error, Problem, Result};
 use rayon::prelude::*;
+use std::borrow::Cow;
 
+use crate::share::{self, Share};
 use crate::tets::{Rows, Shape, TetMesh, area};
 pub use material::Material;
 
@@ -61,6 +63,7 @@ pub struct Solid {
     predicted: Vec<f64>,
     load: Vec<f64>,
     pressed: Pressed,
+    share: Option<Share>,
 }
 
 /// A surface under pressure.
@@ -105,6 +108,17 @@ impl Solid {
         fibres: Vec<[f64; 3]>,
         given: Vec<Option<[f64; 3]>>,
     ) -> Result<Self> {
+        Self::build(mesh, material, fibres, given, None)
+    }
+
+    /// Creates a body on one rank's part of a mesh.
+    pub(crate) fn build(
+        mesh: TetMesh,
+        material: Material,
+        fibres: Vec<[f64; 3]>,
+        given: Vec<Option<[f64; 3]>>,
+        share: Option<Share>,
+    ) -> Result<Self> {
         let n = mesh.points().len();
         if fibres.len() != mesh.tetrahedra().len() || given.len() != n {
             return Err(Error::invalid(format!(
@@ -121,7 +135,8 @@ impl Solid {
                 "a constant of the material is {x}; it must be positive and finite"
             )));
         }
-        let rows = Rows::new(&mesh, B)?;
+        let own = share.as_ref().map_or(n, |share| share.numbers().len());
+        let rows = share::agreed(share.as_ref(), Rows::new(&mesh, own, B))?;
         let mut solid = Self {
             mesh,
             rows,
@@ -133,12 +148,22 @@ impl Solid {
             predicted: vec![0.0; B * n],
             load: vec![0.0; B * n],
             pressed: Pressed::default(),
+            share,
         };
-        solid.scale = solid.mean_diagonal();
+        solid.scale = solid.mean_diagonal()?;
         Ok(solid)
     }
 
-    /// Returns the mesh.
+    /// Returns the numbers of this rank's nodes and ghosts.
+    fn local<'x>(&self, x: &'x [f64]) -> Result<Cow<'x, [f64]>> {
+        share::local(self.share.as_ref(), B, x)
+    }
+
+    /// Returns the share of this rank, if several ranks solve the problem together.
+    pub fn share(&self) -> Option<&Share> {
+        self.share.as_ref()
+    }
+    /// Returns the mesh, or this rank's part of it.
     pub fn mesh(&self) -> &TetMesh {
         &self.mesh
     }
@@ -151,14 +176,23 @@ impl Solid {
         self.scale
     }
 
-    /// Sets m = ρ/(β Δt²).
-    pub fn set_inertia(&mut self, m: f64) {
+    /// Sets m = ρ/(β Δt²). Collective over the ranks that share the body.
+    ///
+    /// # Errors
+    /// Returns an error if a rank is gone.
+    pub fn set_inertia(&mut self, m: f64) -> Result<()> {
         self.inertia = m;
-        self.scale = self.mean_diagonal();
+        self.scale = self.mean_diagonal()?;
+        Ok(())
     }
-    /// Returns û for changing.
-    pub(crate) fn predicted_mut(&mut self) -> &mut Vec<f64> {
-        &mut self.predicted
+    /// Returns û, of ghosts too.
+    pub(crate) fn predicted(&self) -> &[f64] {
+        &self.predicted
+    }
+    /// Sets û of own nodes. Collective.
+    pub(crate) fn set_predicted(&mut self, own: &[f64]) -> Result<()> {
+        self.predicted = self.local(own)?.into_owned();
+        Ok(())
     }
     /// Returns the forces l on the nodes for changing.
     pub fn load_mut(&mut self) -> &mut [f64] {
@@ -280,9 +314,9 @@ impl Solid {
     }
 
     /// Returns the mean diagonal of free rows at rest.
-    fn mean_diagonal(&self) -> f64 {
-        let n = self.given.len();
-        let rest = vec![0.0; B * n];
+    fn mean_diagonal(&self) -> Result<f64> {
+        let n = self.rows.pattern().block_rows();
+        let rest = vec![0.0; B * self.given.len()];
         let diagonal = |i: usize, row: &mut Vec<f64>| {
             let ptr = self.rows.pattern().row_ptr();
             row.clear();
@@ -300,7 +334,8 @@ impl Solid {
         });
         let sums: Vec<(f64, usize)> = chunks.collect();
         let (sum, free) = sums.iter().fold((0.0, 0), |(s, f), (sum, free)| (s + sum, f + free));
-        if free == 0 { 1.0 } else { sum / free as f64 }
+        let [sum, free] = share::summed(self.share.as_ref(), [sum, free as f64])?;
+        Ok(if free == 0.0 { 1.0 } else { sum / free })
     }
 }
 
@@ -319,18 +354,24 @@ impl NonlinearSystem for Solid {
     fn residual(&mut self, x: &[f64], f: &mut [f64]) -> Result<()> {
         self.rows.check("displacements", x.len())?;
         self.rows.check("a residual", f.len())?;
-        self.rows.residual(f, |i, row| self.residual_row(x, i, row));
+        let x = self.local(x)?;
+        self.rows.residual(f, |i, row| self.residual_row(&x, i, row));
         Ok(())
     }
 
     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> Result<()> {
         self.rows.check("displacements", x.len())?;
         self.rows.check_values(values.len())?;
-        self.rows.jacobian(values, |i, row| self.jacobian_row(x, i, row));
+        let x = self.local(x)?;
+        self.rows.jacobian(values, |i, row| self.jacobian_row(&x, i, row));
         Ok(())
     }
 
     fn coordinates(&self) -> Option<&[[f64; 3]]> {
-        Some(self.mesh.points())
+        Some(&self.mesh.points()[..self.rows.pattern().block_rows()])
+    }
+
+    fn problem(&self) -> Result<Problem<'_>> {
+        share::problem(self, self.share.as_ref())
     }
 }

@@ -9,12 +9,15 @@ mod rows;
 mod slice;
 
 use krylith_base::threads::{collect, each};
+use krylith_core::comm::agree;
+use krylith_core::partition;
 use krylith_core::{Error, Result};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use crate::share::{Cut, Ranks, Share};
 pub use disc::{Disc, Layers, Numbering, extrude};
-pub(crate) use rows::{Rows, Shape, dot, for_chunks};
+pub(crate) use rows::{Rows, Shape, dot, for_chunks, for_rows};
 pub(crate) use slice::slice;
 
 /// Tetrahedra, or faces, per task.
@@ -159,6 +162,36 @@ impl TetMesh {
         let volume = |t: &[u32; 4]| signed_volume(t.map(|p| self.points[p as usize]));
         let sums: Vec<f64> = self.tetrahedra.par_chunks(CHUNK).map(|c| c.iter().map(volume).sum()).collect();
         sums.iter().sum()
+    }
+
+    /// Returns the part of the mesh around this rank's nodes: own nodes, then ghosts, with the tetrahedra and
+    /// faces that have an own node, in their order. Collective.
+    ///
+    /// # Errors
+    /// Returns an error if there are more ranks than nodes, or if a rank is gone.
+    pub(crate) fn part(&self, ranks: &Ranks) -> Result<(Self, Share, partition::Numbering)> {
+        let comm = &ranks.comm;
+        let cut = agree(&**comm, self.cut(ranks))?;
+        let touches = |corners: &[u32]| corners.iter().any(|&p| cut.owns(&**comm, p as usize));
+        let own: Vec<[u32; 4]> = self.tetrahedra.iter().filter(|t| touches(&t[..])).copied().collect();
+        let faces = |s: &Surface| s.faces.iter().filter(|f| touches(&f[..])).copied().collect();
+        let surfaces: Vec<(String, Vec<[u32; 3]>)> =
+            self.surfaces.iter().map(|s| (s.name.clone(), faces(s))).collect();
+        let columns = own.as_flattened().iter().map(|&p| u64::from(p));
+        let (share, numbering) = Share::new(comm, cut, columns)?;
+        let local = |p: u32| numbering.local(u64::from(p)).unwrap_or(0);
+        let points = numbering.global().iter().map(|&p| self.points[p as usize]).collect();
+        let surfaces = surfaces.into_iter().map(|(name, faces)| Surface {
+            name,
+            faces: faces.into_iter().map(|face| face.map(local)).collect(),
+        });
+        let tetrahedra = own.into_iter().map(|t| t.map(local)).collect();
+        let part = agree(&**comm, Self::new(points, tetrahedra, surfaces.collect()))?;
+        Ok((part, share, numbering))
+    }
+
+    fn cut(&self, ranks: &Ranks) -> Result<Cut> {
+        Cut::new(&rows::graph(self, self.points.len(), 1)?, &self.points, None, ranks)
     }
 
     /// Orders the corners of a boundary face so that its normal points outwards.

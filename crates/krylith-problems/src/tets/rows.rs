@@ -37,6 +37,77 @@ pub(crate) fn for_chunks<T: Send>(
     each_task(tasks, &|(first, own)| work(first, own));
 }
 
+/// Calls `row(i, its part)` on all threads, where row i has `factor` numbers for each item of
+/// `begin[i]..begin[i + 1]`.
+pub(crate) fn for_rows<T: Send>(
+    begin: &[usize],
+    factor: usize,
+    out: &mut [T],
+    row: impl Fn(usize, &mut [T]) + Sync,
+) {
+    for_chunks(begin, factor, out, &|first, own| {
+        let mut rest = own;
+        for i in first.. {
+            if rest.is_empty() {
+                break;
+            }
+            let (own, more) = rest.split_at_mut((begin[i + 1] - begin[i]) * factor);
+            row(i, own);
+            rest = more;
+        }
+    });
+}
+
+/// Returns the blocks of the first `own` nodes of a mesh: a node is coupled with every node of its elements.
+/// All values are zero.
+///
+/// # Errors
+/// Returns an error if a node has more than 255 neighbours, or if memory is not sufficient.
+pub(crate) fn graph(mesh: &TetMesh, own: usize, block: usize) -> Result<Bsr> {
+    let neighbours = |i: usize, list: &mut Vec<u32>| {
+        list.clear();
+        list.extend(mesh.around(i).iter().flat_map(|&c| mesh.tetrahedra()[c as usize / 4]));
+        list.sort_unstable();
+        list.dedup();
+    };
+    let mut row_ptr = vec![0usize; own + 1];
+    each_chunk(&mut row_ptr[1..], CHUNK, 1, &|chunk, counts| {
+        let mut list = Vec::new();
+        for (k, count) in counts.iter_mut().enumerate() {
+            neighbours(chunk * CHUNK + k, &mut list);
+            *count = list.len();
+        }
+    });
+    if let Some(i) = row_ptr[1..].iter().position(|&count| count > 256) {
+        return Err(Error::invalid(format!(
+            "node {i} has {} neighbours; at most 255 are expected of a mesh of tetrahedra",
+            row_ptr[i + 1] - 1
+        )));
+    }
+    for i in 0..own {
+        row_ptr[i + 1] += row_ptr[i];
+    }
+    let blocks = row_ptr[own];
+    let corners = mesh.tetrahedra().len() * 4;
+    memory::check(
+        "the matrix of the mesh",
+        (blocks * (4 + 8 * block * block) + corners * 4 + own * 16) as u64,
+    )?;
+    let mut col = vec![0u32; blocks];
+    for_chunks(&row_ptr, 1, &mut col, &|first, own| {
+        let (mut list, mut at) = (Vec::new(), 0);
+        for i in first.. {
+            if at == own.len() {
+                break;
+            }
+            neighbours(i, &mut list);
+            own[at..at + list.len()].copy_from_slice(&list);
+            at += list.len();
+        }
+    });
+    Bsr::new(block, own, mesh.points().len(), row_ptr, col, vec![0.0; blocks * block * block])
+}
+
 /// The matrix of a mesh: nodes that share an element with node i, and the position of each element's corners
 /// among them.
 #[derive(Debug, Clone)]
@@ -49,69 +120,21 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Builds the pattern of `mesh` with blocks of order `block`.
+    /// Builds the pattern of the first `own` nodes of `mesh`, with blocks of order `block`.
     ///
     /// # Errors
-    /// Returns an error if a node has more than 255 neighbours, or if memory is not sufficient.
-    pub fn new(mesh: &TetMesh, block: usize) -> Result<Self> {
-        let n = mesh.points().len();
-        let neighbours = |i: usize, list: &mut Vec<u32>| {
-            list.clear();
-            list.extend(mesh.around(i).iter().flat_map(|&c| mesh.tetrahedra()[c as usize / 4]));
-            list.sort_unstable();
-            list.dedup();
-        };
-        let mut row_ptr = vec![0usize; n + 1];
-        each_chunk(&mut row_ptr[1..], CHUNK, 1, &|chunk, counts| {
-            let mut list = Vec::new();
-            for (k, count) in counts.iter_mut().enumerate() {
-                neighbours(chunk * CHUNK + k, &mut list);
-                *count = list.len();
+    /// Returns the errors of [`graph`].
+    pub fn new(mesh: &TetMesh, own: usize, block: usize) -> Result<Self> {
+        let pattern = graph(mesh, own, block)?;
+        let begin = mesh.begin[..=own].to_vec();
+        let mut places = vec![[0u8; 4]; begin[own]];
+        for_rows(&begin, 1, &mut places, |i, places| {
+            let row = &pattern.col()[pattern.row_ptr()[i]..pattern.row_ptr()[i + 1]];
+            let at = |p: u32| row.partition_point(|&j| j < p) as u8;
+            for (&c, places) in mesh.around(i).iter().zip(places) {
+                *places = mesh.tetrahedra()[c as usize / 4].map(at);
             }
         });
-        if let Some(i) = row_ptr[1..].iter().position(|&count| count > 256) {
-            return Err(Error::invalid(format!(
-                "node {i} has {} neighbours; at most 255 are expected of a mesh of tetrahedra",
-                row_ptr[i + 1] - 1
-            )));
-        }
-        for i in 0..n {
-            row_ptr[i + 1] += row_ptr[i];
-        }
-        let blocks = row_ptr[n];
-        let corners = mesh.tetrahedra().len() * 4;
-        memory::check(
-            "the matrix of the mesh",
-            (blocks * (4 + 8 * block * block) + corners * 4 + n * 16) as u64,
-        )?;
-        let mut col = vec![0u32; blocks];
-        for_chunks(&row_ptr, 1, &mut col, &|first, own| {
-            let (mut list, mut at) = (Vec::new(), 0);
-            for i in first.. {
-                if at == own.len() {
-                    break;
-                }
-                neighbours(i, &mut list);
-                own[at..at + list.len()].copy_from_slice(&list);
-                at += list.len();
-            }
-        });
-        let begin = mesh.begin.clone();
-        let mut places = vec![[0u8; 4]; corners];
-        for_chunks(&begin, 1, &mut places, &|first, own| {
-            let mut own = own.iter_mut();
-            for i in first.. {
-                let row = &col[row_ptr[i]..row_ptr[i + 1]];
-                let at = |p: u32| row.partition_point(|&j| j < p) as u8;
-                for (&c, places) in mesh.around(i).iter().zip(own.by_ref()) {
-                    *places = mesh.tetrahedra()[c as usize / 4].map(at);
-                }
-                if own.len() == 0 {
-                    break;
-                }
-            }
-        });
-        let pattern = Bsr::new(block, n, n, row_ptr, col, vec![0.0; blocks * block * block])?;
         Ok(Self { pattern, places, begin })
     }
 
@@ -132,18 +155,9 @@ impl Rows {
 
     /// Sets the values of every row by `row(i, its blocks)`, on all threads; blocks are zeroed before.
     pub fn jacobian(&self, values: &mut [f64], row: impl Fn(usize, &mut [f64]) + Sync) {
-        let (row_ptr, bb) = (self.pattern.row_ptr(), self.pattern.block().pow(2));
-        for_chunks(row_ptr, bb, values, &|first, own| {
+        for_rows(self.pattern.row_ptr(), self.pattern.block().pow(2), values, |i, own| {
             own.fill(0.0);
-            let mut rest = own;
-            for i in first.. {
-                let (own, more) = rest.split_at_mut((row_ptr[i + 1] - row_ptr[i]) * bb);
-                row(i, own);
-                rest = more;
-                if rest.is_empty() {
-                    break;
-                }
-            }
+            row(i, own);
         });
     }
 

@@ -14,6 +14,7 @@ mod lookalike;
 mod multiphase;
 mod multiphase_steps;
 mod orthogonality;
+mod shares;
 mod solid;
 mod space_order;
 mod spec;

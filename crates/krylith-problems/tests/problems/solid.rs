@@ -118,7 +118,7 @@ fn the_jacobian_is_the_derivative() {
     let (nodes, fibres) = (outside.len(), vec![FIBRE; mesh.tetrahedra().len()]);
     let given = outside.iter().enumerate().map(|(i, out)| (*out && i % 3 == 0).then_some([0.0; 3])).collect();
     let mut solid = Solid::new(mesh, SOFT, fibres, given).unwrap();
-    solid.set_inertia(0.7);
+    solid.set_inertia(0.7).unwrap();
     let u: Vec<f64> = noise(3 * nodes, 1).iter().map(|x| 0.04 * x).collect();
     for seed in 2..5 {
         let error = jacobian_error(&mut solid, &u, &noise(3 * nodes, seed), 1e-6);
