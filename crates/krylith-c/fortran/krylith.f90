@@ -20,6 +20,9 @@ module krylith
 
     public :: krylith_problem, krylith_solver, krylith_solution, krylith_memory
     public :: krylith_function, krylith_monitor, krylith_solve_functions
+    public :: krylith_newton, krylith_newton_result, krylith_jacobian, krylith_newton_outcome_name
+    public :: krylith_newton_converged, krylith_newton_max_steps, krylith_newton_line_search
+    public :: krylith_newton_linear_solve, krylith_newton_not_finite, krylith_newton_interrupted
     public :: krylith_version, krylith_outcome_name
     public :: krylith_ok, krylith_invalid, krylith_device, krylith_memory_full, krylith_callback, krylith_internal
     public :: krylith_cancelled
@@ -31,6 +34,12 @@ module krylith
         enumerator :: krylith_converged = 0, krylith_max_iterations = 1, krylith_breakdown = 2, krylith_stagnated = 3, &
             krylith_rounding_limit = 4, krylith_inconsistent = 5, krylith_diverged = 6, &
             krylith_not_finite = 7, krylith_interrupted = 8
+    end enum
+
+    !> How a Newton solve ended.
+    enum, bind(c)
+        enumerator :: krylith_newton_converged = 0, krylith_newton_max_steps = 1, krylith_newton_line_search = 2, &
+            krylith_newton_linear_solve = 3, krylith_newton_not_finite = 4, krylith_newton_interrupted = 5
     end enum
 
     !> The location of the arrays of a call: the number of the GPU, from 0, and the CUDA stream that the
@@ -152,6 +161,45 @@ module krylith
         final :: solver_final
     end type
 
+    !> The result of a Newton solve.
+    type :: krylith_newton_result
+        integer :: outcome = krylith_newton_interrupted
+        integer(c_int64_t) :: steps = 0
+        !> Iterations of all linear solves.
+        integer(c_int64_t) :: iterations = 0
+        !> The norms of F at the initial guess and at the end, and the largest norm that counts as converged.
+        real(c_double) :: first_norm = 0
+        real(c_double) :: norm = 0
+        real(c_double) :: target = 0
+        !> Seconds in F, in the Jacobian, in set-ups of the linear solver, and in its solves.
+        real(c_double) :: residual_seconds = 0
+        real(c_double) :: jacobian_seconds = 0
+        real(c_double) :: setup_seconds = 0
+        real(c_double) :: solve_seconds = 0
+    contains
+        procedure :: converged => newton_converged
+    end type
+
+    !> Newton's method for F(x) = 0, ready for many solves such as time steps.
+    type :: krylith_newton
+        private
+        type(c_ptr) :: handle = c_null_ptr
+        integer(c_int64_t) :: n = 0
+    contains
+        !> (problem [, options, linear, stat, errmsg]): the problem has the pattern of the Jacobian; its values
+        !> are ignored. options is a list of key=value words, such as "rtol=1e-10 max_steps=20 forcing=ew", and
+        !> linear has the options of the linear solves.
+        procedure :: create => newton_create
+        !> (residual, jacobian, x [, result, user, monitor, stat, errmsg]): solves from the initial guess x,
+        !> and overwrites x with the best x found. The monitor receives the number of finished steps and the
+        !> norm of F.
+        procedure :: solve => newton_solve
+        !> Ends the solve that another thread runs.
+        procedure :: cancel => newton_cancel
+        procedure :: free => newton_free
+        final :: newton_final
+    end type
+
     abstract interface
         !> Applies an operator to x and writes the n numbers of the result to y. Returns 0; any other number
         !> ends the solve.
@@ -161,6 +209,15 @@ module krylith
             integer(c_int64_t), value :: n
             real(c_double), intent(in) :: x(n)
             real(c_double), intent(out) :: y(n)
+        end function
+        !> Computes the values of the Jacobian at x, in the order in which the matrix was given. Returns 0; any
+        !> other number ends the solve.
+        integer(c_int32_t) function krylith_jacobian(user, n, x, entries, values) bind(c)
+            import :: c_ptr, c_int64_t, c_double, c_int32_t
+            type(c_ptr), value :: user
+            integer(c_int64_t), value :: n, entries
+            real(c_double), intent(in) :: x(n)
+            real(c_double), intent(out) :: values(entries)
         end function
         !> Receives the iteration and the relative residual. Returns 0 to continue; any other number ends the
         !> solve.
@@ -187,6 +244,18 @@ contains
         text = from_c(c_outcome_name(int(outcome, c_int32_t)))
     end function
 
+    !> Returns the name of an outcome of Newton's method, such as "line-search".
+    function krylith_newton_outcome_name(outcome) result(text)
+        integer, intent(in) :: outcome
+        character(:), allocatable :: text
+        text = from_c(c_newton_outcome_name(int(outcome, c_int32_t)))
+    end function
+
+    logical function newton_converged(self)
+        class(krylith_newton_result), intent(in) :: self
+        newton_converged = self%outcome == krylith_newton_converged
+    end function
+
     logical function solution_converged(self)
         class(krylith_solution), intent(in) :: self
         solution_converged = self%outcome == krylith_converged
@@ -200,10 +269,13 @@ contains
         type(krylith_memory), intent(in), optional, target :: memory
         integer, intent(out), optional :: stat
         character(:), allocatable, intent(out), optional :: errmsg
+        integer(c_int) :: status
         call self%free()
-        if (.not. fits(size(row_ptr), size(col), size(values), 1, stat, errmsg)) return
-        call finish(c_csr(size(row_ptr) - 1_c_int64_t, size(values, kind=c_int64_t), c_loc(row_ptr), c_loc(col), c_loc(values), &
-            chosen(block), place(memory), self%handle), stat, errmsg)
+        status = fits(size(row_ptr), size(col), size(values), 1)
+        if (status == krylith_ok) &
+            status = c_csr(size(row_ptr) - 1_c_int64_t, size(values, kind=c_int64_t), c_loc(row_ptr), c_loc(col), c_loc(values), &
+            chosen(block), place(memory), self%handle)
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
     subroutine csr64(self, row_ptr, col, values, block, memory, stat, errmsg)
@@ -214,10 +286,13 @@ contains
         type(krylith_memory), intent(in), optional, target :: memory
         integer, intent(out), optional :: stat
         character(:), allocatable, intent(out), optional :: errmsg
+        integer(c_int) :: status
         call self%free()
-        if (.not. fits(size(row_ptr), size(col), size(values), 1, stat, errmsg)) return
-        call finish(c_csr64(size(row_ptr) - 1_c_int64_t, size(values, kind=c_int64_t), c_loc(row_ptr), c_loc(col), c_loc(values), &
-            chosen(block), place(memory), self%handle), stat, errmsg)
+        status = fits(size(row_ptr), size(col), size(values), 1)
+        if (status == krylith_ok) &
+            status = c_csr64(size(row_ptr) - 1_c_int64_t, size(values, kind=c_int64_t), c_loc(row_ptr), c_loc(col), c_loc(values), &
+            chosen(block), place(memory), self%handle)
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
     subroutine bsr32(self, block, row_ptr, col, values, memory, stat, errmsg)
@@ -228,10 +303,13 @@ contains
         type(krylith_memory), intent(in), optional, target :: memory
         integer, intent(out), optional :: stat
         character(:), allocatable, intent(out), optional :: errmsg
+        integer(c_int) :: status
         call self%free()
-        if (.not. fits(size(row_ptr), size(col), size(values), block * block, stat, errmsg)) return
-        call finish(c_bsr(int(block, c_int32_t), size(row_ptr) - 1_c_int64_t, size(col, kind=c_int64_t), c_loc(row_ptr), &
-            c_loc(col), c_loc(values), place(memory), self%handle), stat, errmsg)
+        status = fits(size(row_ptr), size(col), size(values), block * block)
+        if (status == krylith_ok) &
+            status = c_bsr(int(block, c_int32_t), size(row_ptr) - 1_c_int64_t, size(col, kind=c_int64_t), c_loc(row_ptr), &
+            c_loc(col), c_loc(values), place(memory), self%handle)
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
     subroutine bsr64(self, block, row_ptr, col, values, memory, stat, errmsg)
@@ -242,10 +320,13 @@ contains
         type(krylith_memory), intent(in), optional, target :: memory
         integer, intent(out), optional :: stat
         character(:), allocatable, intent(out), optional :: errmsg
+        integer(c_int) :: status
         call self%free()
-        if (.not. fits(size(row_ptr), size(col), size(values), block * block, stat, errmsg)) return
-        call finish(c_bsr64(int(block, c_int32_t), size(row_ptr) - 1_c_int64_t, size(col, kind=c_int64_t), c_loc(row_ptr), &
-            c_loc(col), c_loc(values), place(memory), self%handle), stat, errmsg)
+        status = fits(size(row_ptr), size(col), size(values), block * block)
+        if (status == krylith_ok) &
+            status = c_bsr64(int(block, c_int32_t), size(row_ptr) - 1_c_int64_t, size(col, kind=c_int64_t), c_loc(row_ptr), &
+            c_loc(col), c_loc(values), place(memory), self%handle)
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
     subroutine kronecker(self, a, b, tau, m, l, stat, errmsg)
@@ -255,13 +336,15 @@ contains
         type(krylith_problem), intent(in) :: m, l
         integer, intent(out), optional :: stat
         character(:), allocatable, intent(out), optional :: errmsg
+        integer(c_int) :: status
         call self%free()
-        if (any(shape(a) /= size(a, 1)) .or. any(shape(b) /= size(a, 1))) then
-            call refuse("A and B of a Kronecker sum must be square and of the same order", stat, errmsg)
-            return
-        end if
-        call finish(c_kronecker(int(size(a, 1), c_int32_t), pack(transpose(a), .true.), pack(transpose(b), .true.), tau, m%handle, &
-            l%handle, self%handle), stat, errmsg)
+        status = krylith_ok
+        if (any(shape(a) /= size(a, 1)) .or. any(shape(b) /= size(a, 1))) &
+            status = refused("A and B of a Kronecker sum must be square and of the same order")
+        if (status == krylith_ok) &
+            status = c_kronecker(int(size(a, 1), c_int32_t), pack(transpose(a), .true.), pack(transpose(b), .true.), tau, &
+            m%handle, l%handle, self%handle)
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
     subroutine distributed_csr(self, comm, columns, row_ptr, col, values, block, stat, errmsg)
@@ -273,10 +356,13 @@ contains
         integer, intent(in), optional :: block
         integer, intent(out), optional :: stat
         character(:), allocatable, intent(out), optional :: errmsg
+        integer(c_int) :: status
         call self%free()
-        if (.not. fits(size(row_ptr), size(col), size(values), 1, stat, errmsg)) return
-        call finish(c_distributed_csr(int(comm, c_int32_t), size(row_ptr) - 1_c_int64_t, columns, size(values, kind=c_int64_t), &
-            row_ptr, col, values, chosen(block), self%handle), stat, errmsg)
+        status = fits(size(row_ptr), size(col), size(values), 1)
+        if (status == krylith_ok) &
+            status = c_distributed_csr(int(comm, c_int32_t), size(row_ptr) - 1_c_int64_t, columns, size(values, kind=c_int64_t), &
+            row_ptr, col, values, chosen(block), self%handle)
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
     subroutine distributed_bsr(self, comm, block, row_ptr, col, values, numbers, stat, errmsg)
@@ -287,16 +373,19 @@ contains
         integer(c_int64_t), intent(in), target, contiguous, optional :: numbers(:)
         integer, intent(out), optional :: stat
         character(:), allocatable, intent(out), optional :: errmsg
+        integer(c_int) :: status
         type(c_ptr) :: own
         call self%free()
-        if (.not. fits(size(row_ptr), size(col), size(values), block * block, stat, errmsg)) return
+        status = fits(size(row_ptr), size(col), size(values), block * block)
         own = c_null_ptr
         if (present(numbers)) then
-            if (.not. same(size(numbers, kind=c_int64_t), size(row_ptr) - 1_c_int64_t, "numbers", stat, errmsg)) return
+            if (status == krylith_ok) status = same(size(numbers, kind=c_int64_t), size(row_ptr) - 1_c_int64_t, "numbers")
             own = c_loc(numbers)
         end if
-        call finish(c_distributed_bsr(int(comm, c_int32_t), int(block, c_int32_t), size(row_ptr) - 1_c_int64_t, &
-            size(col, kind=c_int64_t), own, row_ptr, col, values, self%handle), stat, errmsg)
+        if (status == krylith_ok) &
+            status = c_distributed_bsr(int(comm, c_int32_t), int(block, c_int32_t), size(row_ptr) - 1_c_int64_t, &
+            size(col, kind=c_int64_t), own, row_ptr, col, values, self%handle)
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
     subroutine set_coordinates(self, points, stat, errmsg)
@@ -304,8 +393,9 @@ contains
         real(c_double), intent(in), contiguous :: points(:, :)
         integer, intent(out), optional :: stat
         character(:), allocatable, intent(out), optional :: errmsg
-        call finish(c_set_coordinates(self%handle, int(size(points, 1), c_int32_t), size(points, 2, kind=c_int64_t), points), &
-            stat, errmsg)
+        integer(c_int) :: status
+        status = c_set_coordinates(self%handle, int(size(points, 1), c_int32_t), size(points, 2, kind=c_int64_t), points)
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
     subroutine set_grid(self, nx, ny, nz, stat, errmsg)
@@ -313,7 +403,9 @@ contains
         integer, intent(in) :: nx, ny, nz
         integer, intent(out), optional :: stat
         character(:), allocatable, intent(out), optional :: errmsg
-        call finish(c_set_grid(self%handle, int(nx, c_int64_t), int(ny, c_int64_t), int(nz, c_int64_t)), stat, errmsg)
+        integer(c_int) :: status
+        status = c_set_grid(self%handle, int(nx, c_int64_t), int(ny, c_int64_t), int(nz, c_int64_t))
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
     subroutine set_null_vectors(self, vectors, stat, errmsg)
@@ -321,10 +413,13 @@ contains
         real(c_double), intent(in), target, contiguous, optional :: vectors(:, :)
         integer, intent(out), optional :: stat
         character(:), allocatable, intent(out), optional :: errmsg
+        integer(c_int) :: status
         type(c_ptr) :: from
         integer(c_int32_t) :: count
-        if (.not. columns_of(self, vectors, from, count, stat, errmsg)) return
-        call finish(c_set_null_vectors(self%handle, count, from), stat, errmsg)
+        status = columns_of(self, vectors, from, count)
+        if (status == krylith_ok) &
+            status = c_set_null_vectors(self%handle, count, from)
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
     subroutine set_near_null_vectors(self, vectors, stat, errmsg)
@@ -332,10 +427,13 @@ contains
         real(c_double), intent(in), target, contiguous, optional :: vectors(:, :)
         integer, intent(out), optional :: stat
         character(:), allocatable, intent(out), optional :: errmsg
+        integer(c_int) :: status
         type(c_ptr) :: from
         integer(c_int32_t) :: count
-        if (.not. columns_of(self, vectors, from, count, stat, errmsg)) return
-        call finish(c_set_near_null_vectors(self%handle, count, from), stat, errmsg)
+        status = columns_of(self, vectors, from, count)
+        if (status == krylith_ok) &
+            status = c_set_near_null_vectors(self%handle, count, from)
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
     subroutine set_fields(self, text, stat, errmsg)
@@ -343,7 +441,9 @@ contains
         character(*), intent(in) :: text
         integer, intent(out), optional :: stat
         character(:), allocatable, intent(out), optional :: errmsg
-        call finish(c_set_fields(self%handle, to_c(trim(text))), stat, errmsg)
+        integer(c_int) :: status
+        status = c_set_fields(self%handle, to_c(trim(text)))
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
     subroutine matrix32(self, name, row_ptr, col, values, columns, stat, errmsg)
@@ -354,12 +454,15 @@ contains
         integer, intent(in), optional :: columns
         integer, intent(out), optional :: stat
         character(:), allocatable, intent(out), optional :: errmsg
+        integer(c_int) :: status
         integer(c_int64_t) :: across
-        if (.not. fits(size(row_ptr), size(col), size(values), 1, stat, errmsg)) return
+        status = fits(size(row_ptr), size(col), size(values), 1)
         across = size(row_ptr) - 1_c_int64_t
         if (present(columns)) across = columns
-        call finish(c_set_matrix(self%handle, to_c(trim(name)), size(row_ptr) - 1_c_int64_t, across, &
-            size(values, kind=c_int64_t), int(row_ptr, c_int64_t), col, values), stat, errmsg)
+        if (status == krylith_ok) &
+            status = c_set_matrix(self%handle, to_c(trim(name)), size(row_ptr) - 1_c_int64_t, across, &
+            size(values, kind=c_int64_t), int(row_ptr, c_int64_t), col, values)
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
     subroutine matrix64(self, name, row_ptr, col, values, columns, stat, errmsg)
@@ -370,30 +473,29 @@ contains
         integer, intent(in), optional :: columns
         integer, intent(out), optional :: stat
         character(:), allocatable, intent(out), optional :: errmsg
+        integer(c_int) :: status
         integer(c_int64_t) :: across
-        if (.not. fits(size(row_ptr), size(col), size(values), 1, stat, errmsg)) return
-        if (any(abs(col) > huge(1_c_int32_t))) then
-            call refuse("col: a column does not fit 32 bits", stat, errmsg)
-            return
-        end if
+        status = fits(size(row_ptr), size(col), size(values), 1)
+        if (status == krylith_ok .and. any(abs(col) > huge(1_c_int32_t))) &
+            status = refused("col: a column does not fit 32 bits")
         across = size(row_ptr) - 1_c_int64_t
         if (present(columns)) across = columns
-        call finish(c_set_matrix(self%handle, to_c(trim(name)), size(row_ptr) - 1_c_int64_t, across, &
-            size(values, kind=c_int64_t), row_ptr, int(col, c_int32_t), values), stat, errmsg)
+        if (status == krylith_ok) &
+            status = c_set_matrix(self%handle, to_c(trim(name)), size(row_ptr) - 1_c_int64_t, across, &
+            size(values, kind=c_int64_t), row_ptr, int(col, c_int32_t), values)
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
-    logical function columns_of(self, vectors, from, count, stat, errmsg)
+    integer(c_int) function columns_of(self, vectors, from, count)
         class(krylith_problem), intent(in) :: self
         real(c_double), intent(in), target, contiguous, optional :: vectors(:, :)
         type(c_ptr), intent(out) :: from
         integer(c_int32_t), intent(out) :: count
-        integer, intent(out), optional :: stat
-        character(:), allocatable, intent(out), optional :: errmsg
         from = c_null_ptr
         count = 0
-        columns_of = .true.
+        columns_of = krylith_ok
         if (.not. present(vectors)) return
-        columns_of = same(size(vectors, 1, kind=c_int64_t), self%unknowns(), "a vector", stat, errmsg)
+        columns_of = same(size(vectors, 1, kind=c_int64_t), self%unknowns(), "a vector")
         from = c_loc(vectors)
         count = int(size(vectors, 2), c_int32_t)
     end function
@@ -425,12 +527,14 @@ contains
         character(*), intent(in), optional :: options
         integer, intent(out), optional :: stat
         character(:), allocatable, intent(out), optional :: errmsg
+        integer(c_int) :: status
         character(:), allocatable :: text
         call self%free()
         text = ""
         if (present(options)) text = options
         self%n = problem%unknowns()
-        call finish(c_solver_new(problem%handle, to_c(text), self%handle), stat, errmsg)
+        status = c_solver_new(problem%handle, to_c(text), self%handle)
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
     subroutine solve_one(self, b, x, solution, memory, stat, errmsg)
@@ -443,11 +547,12 @@ contains
         character(:), allocatable, intent(out), optional :: errmsg
         type(c_solution) :: told(1)
         integer(c_int) :: status
-        if (.not. same(size(b, kind=c_int64_t), self%n, "b", stat, errmsg)) return
-        if (.not. same(size(x, kind=c_int64_t), self%n, "x", stat, errmsg)) return
-        status = c_solve_columns(self%handle, 1_c_int32_t, c_loc(b), c_loc(x), place(memory), told)
+        status = same(size(b, kind=c_int64_t), self%n, "b")
+        if (status == krylith_ok) status = same(size(x, kind=c_int64_t), self%n, "x")
+        if (status == krylith_ok) &
+            status = c_solve_columns(self%handle, 1_c_int32_t, c_loc(b), c_loc(x), place(memory), told)
         if (status == krylith_ok .and. present(solution)) solution = from_told(told(1))
-        call finish(status, stat, errmsg)
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
     subroutine solve_columns(self, b, x, solution, memory, stat, errmsg)
@@ -461,19 +566,18 @@ contains
         type(c_solution) :: told(size(b, 2))
         integer(c_int) :: status
         integer :: k
-        if (.not. same(size(b, 1, kind=c_int64_t), self%n, "a column of b", stat, errmsg)) return
-        if (.not. same(size(x, 1, kind=c_int64_t), self%n, "a column of x", stat, errmsg)) return
-        if (size(x, 2) /= size(b, 2)) then
-            call refuse("b and x must have the same number of columns", stat, errmsg)
-            return
-        end if
-        status = c_solve_columns(self%handle, int(size(b, 2), c_int32_t), c_loc(b), c_loc(x), place(memory), told)
+        status = same(size(b, 1, kind=c_int64_t), self%n, "a column of b")
+        if (status == krylith_ok) status = same(size(x, 1, kind=c_int64_t), self%n, "a column of x")
+        if (status == krylith_ok .and. size(x, 2) /= size(b, 2)) &
+            status = refused("b and x must have the same number of columns")
+        if (status == krylith_ok) &
+            status = c_solve_columns(self%handle, int(size(b, 2), c_int32_t), c_loc(b), c_loc(x), place(memory), told)
         if (status == krylith_ok .and. present(solution)) then
             do k = 1, size(b, 2)
                 solution(k) = from_told(told(k))
             end do
         end if
-        call finish(status, stat, errmsg)
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
     subroutine update_values(self, values, term, memory, stat, errmsg)
@@ -483,10 +587,12 @@ contains
         type(krylith_memory), intent(in), optional, target :: memory
         integer, intent(out), optional :: stat
         character(:), allocatable, intent(out), optional :: errmsg
+        integer(c_int) :: status
         integer(c_int32_t) :: which
         which = 0
         if (present(term)) which = int(term - 1, c_int32_t)
-        call finish(c_update_values(self%handle, which, size(values, kind=c_int64_t), c_loc(values), place(memory)), stat, errmsg)
+        status = c_update_values(self%handle, which, size(values, kind=c_int64_t), c_loc(values), place(memory))
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
     subroutine update_kronecker(self, a, b, tau, m, l, stat, errmsg)
@@ -495,12 +601,14 @@ contains
         real(c_double), intent(in), contiguous :: m(:), l(:)
         integer, intent(out), optional :: stat
         character(:), allocatable, intent(out), optional :: errmsg
-        if (any(shape(a) /= size(a, 1)) .or. any(shape(b) /= size(a, 1))) then
-            call refuse("A and B of a Kronecker sum must be square and of the same order", stat, errmsg)
-            return
-        end if
-        call finish(c_update_kronecker(self%handle, int(size(a, 1), c_int32_t), pack(transpose(a), .true.), &
-            pack(transpose(b), .true.), tau, size(m, kind=c_int64_t), m, size(l, kind=c_int64_t), l, c_null_ptr), stat, errmsg)
+        integer(c_int) :: status
+        status = krylith_ok
+        if (any(shape(a) /= size(a, 1)) .or. any(shape(b) /= size(a, 1))) &
+            status = refused("A and B of a Kronecker sum must be square and of the same order")
+        if (status == krylith_ok) &
+            status = c_update_kronecker(self%handle, int(size(a, 1), c_int32_t), pack(transpose(a), .true.), &
+            pack(transpose(b), .true.), tau, size(m, kind=c_int64_t), m, size(l, kind=c_int64_t), l, c_null_ptr)
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
     subroutine solver_set_matrix(self, name, values, stat, errmsg)
@@ -509,7 +617,9 @@ contains
         real(c_double), intent(in), contiguous :: values(:)
         integer, intent(out), optional :: stat
         character(:), allocatable, intent(out), optional :: errmsg
-        call finish(c_solver_set_matrix(self%handle, to_c(trim(name)), size(values, kind=c_int64_t), values), stat, errmsg)
+        integer(c_int) :: status
+        status = c_solver_set_matrix(self%handle, to_c(trim(name)), size(values, kind=c_int64_t), values)
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
     subroutine set_tau(self, tau, stat, errmsg)
@@ -517,7 +627,9 @@ contains
         real(c_double), intent(in) :: tau
         integer, intent(out), optional :: stat
         character(:), allocatable, intent(out), optional :: errmsg
-        call finish(c_set_tau(self%handle, tau), stat, errmsg)
+        integer(c_int) :: status
+        status = c_set_tau(self%handle, tau)
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
     subroutine set_refresh(self, refresh, stat, errmsg)
@@ -525,7 +637,9 @@ contains
         character(*), intent(in) :: refresh
         integer, intent(out), optional :: stat
         character(:), allocatable, intent(out), optional :: errmsg
-        call finish(c_set_refresh(self%handle, to_c(trim(refresh))), stat, errmsg)
+        integer(c_int) :: status
+        status = c_set_refresh(self%handle, to_c(trim(refresh)))
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
     subroutine set_tolerance(self, rtol, atol, max_iters, stat, errmsg)
@@ -534,6 +648,7 @@ contains
         integer, intent(in), optional :: max_iters
         integer, intent(out), optional :: stat
         character(:), allocatable, intent(out), optional :: errmsg
+        integer(c_int) :: status
         real(c_double) :: relative, absolute
         integer(c_int64_t) :: limit
         relative = -1
@@ -542,7 +657,8 @@ contains
         if (present(rtol)) relative = rtol
         if (present(atol)) absolute = atol
         if (present(max_iters)) limit = max_iters
-        call finish(c_set_tolerance(self%handle, relative, absolute, limit), stat, errmsg)
+        status = c_set_tolerance(self%handle, relative, absolute, limit)
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
     subroutine set_monitor(self, monitor, user, stat, errmsg)
@@ -551,10 +667,12 @@ contains
         type(c_ptr), intent(in), optional :: user
         integer, intent(out), optional :: stat
         character(:), allocatable, intent(out), optional :: errmsg
+        integer(c_int) :: status
         type(c_funptr) :: call
         call = c_null_funptr
         if (present(monitor)) call = c_funloc(monitor)
-        call finish(c_set_monitor(self%handle, call, given(user)), stat, errmsg)
+        status = c_set_monitor(self%handle, call, given(user))
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
     subroutine multiply(self, x, y, memory, stat, errmsg)
@@ -564,9 +682,12 @@ contains
         type(krylith_memory), intent(in), optional, target :: memory
         integer, intent(out), optional :: stat
         character(:), allocatable, intent(out), optional :: errmsg
-        if (.not. same(size(x, kind=c_int64_t), self%n, "x", stat, errmsg)) return
-        if (.not. same(size(y, kind=c_int64_t), self%n, "y", stat, errmsg)) return
-        call finish(c_multiply(self%handle, c_loc(x), c_loc(y), place(memory)), stat, errmsg)
+        integer(c_int) :: status
+        status = same(size(x, kind=c_int64_t), self%n, "x")
+        if (status == krylith_ok) status = same(size(y, kind=c_int64_t), self%n, "y")
+        if (status == krylith_ok) &
+            status = c_multiply(self%handle, c_loc(x), c_loc(y), place(memory))
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
     subroutine precondition(self, x, y, memory, stat, errmsg)
@@ -576,9 +697,12 @@ contains
         type(krylith_memory), intent(in), optional, target :: memory
         integer, intent(out), optional :: stat
         character(:), allocatable, intent(out), optional :: errmsg
-        if (.not. same(size(x, kind=c_int64_t), self%n, "x", stat, errmsg)) return
-        if (.not. same(size(y, kind=c_int64_t), self%n, "y", stat, errmsg)) return
-        call finish(c_precondition(self%handle, c_loc(x), c_loc(y), place(memory)), stat, errmsg)
+        integer(c_int) :: status
+        status = same(size(x, kind=c_int64_t), self%n, "x")
+        if (status == krylith_ok) status = same(size(y, kind=c_int64_t), self%n, "y")
+        if (status == krylith_ok) &
+            status = c_precondition(self%handle, c_loc(x), c_loc(y), place(memory))
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
     subroutine solver_cancel(self)
@@ -591,9 +715,9 @@ contains
         real(c_double), allocatable :: all(:)
         real(c_double) :: none(1)
         integer(c_int64_t) :: room, count
-        call finish(c_residuals(self%handle, 0_c_int64_t, none, room))
+        if (failed(c_residuals(self%handle, 0_c_int64_t, none, room))) return
         allocate (all(room))
-        call finish(c_residuals(self%handle, room, all, count))
+        if (failed(c_residuals(self%handle, room, all, count))) return
     end function
 
     function solver_summary(self) result(text)
@@ -638,7 +762,7 @@ contains
         type(c_ptr) :: them
         integer(c_int) :: status
         character(:), allocatable :: text
-        if (.not. same(size(x, kind=c_int64_t), size(b, kind=c_int64_t), "x", stat, errmsg)) return
+        status = same(size(x, kind=c_int64_t), size(b, kind=c_int64_t), "x")
         text = ""
         if (present(options)) text = options
         inverse = c_null_funptr
@@ -646,9 +770,71 @@ contains
         tell = c_null_funptr
         if (present(monitor)) tell = c_funloc(monitor)
         them = given(user)
-        status = c_solve_functions(size(b, kind=c_int64_t), c_funloc(a), them, inverse, them, b, x, to_c(text), tell, them, told)
+        if (status == krylith_ok) &
+            status = c_solve_functions(size(b, kind=c_int64_t), c_funloc(a), them, inverse, them, b, x, to_c(text), tell, &
+            them, told)
         if (status == krylith_ok .and. present(solution)) solution = from_told(told)
-        call finish(status, stat, errmsg)
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
+    end subroutine
+
+    subroutine newton_create(self, problem, options, linear, stat, errmsg)
+        class(krylith_newton), intent(inout) :: self
+        type(krylith_problem), intent(in) :: problem
+        character(*), intent(in), optional :: options, linear
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        integer(c_int) :: status
+        character(:), allocatable :: own, of_linear
+        call self%free()
+        own = ""
+        of_linear = ""
+        if (present(options)) own = options
+        if (present(linear)) of_linear = linear
+        self%n = problem%unknowns()
+        status = c_newton_new(problem%handle, to_c(own), to_c(of_linear), self%handle)
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
+    end subroutine
+
+    subroutine newton_solve(self, residual, jacobian, x, result, user, monitor, stat, errmsg)
+        class(krylith_newton), intent(in) :: self
+        procedure(krylith_function) :: residual
+        procedure(krylith_jacobian) :: jacobian
+        real(c_double), intent(inout), contiguous :: x(:)
+        type(krylith_newton_result), intent(out), optional :: result
+        !> The pointer that is passed to all functions.
+        type(c_ptr), intent(in), optional :: user
+        procedure(krylith_monitor), optional :: monitor
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        type(c_newton_result) :: told
+        type(c_funptr) :: tell
+        integer(c_int) :: status
+        status = same(size(x, kind=c_int64_t), self%n, "x")
+        tell = c_null_funptr
+        if (present(monitor)) tell = c_funloc(monitor)
+        if (status == krylith_ok) &
+            status = c_newton_solve(self%handle, c_funloc(residual), c_funloc(jacobian), given(user), x, tell, told)
+        if (status == krylith_ok .and. present(result)) then
+            result = krylith_newton_result(int(told%outcome), told%steps, told%iterations, told%first_norm, told%norm, &
+                told%target, told%residual_seconds, told%jacobian_seconds, told%setup_seconds, told%solve_seconds)
+        end if
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
+    end subroutine
+
+    subroutine newton_cancel(self)
+        class(krylith_newton), intent(in) :: self
+        call c_newton_cancel(self%handle)
+    end subroutine
+
+    subroutine newton_free(self)
+        class(krylith_newton), intent(inout) :: self
+        call c_newton_free(self%handle)
+        self%handle = c_null_ptr
+    end subroutine
+
+    subroutine newton_final(self)
+        type(krylith_newton), intent(inout) :: self
+        call self%free()
     end subroutine
 
     ! Between Fortran and C

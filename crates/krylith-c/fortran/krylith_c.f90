@@ -17,9 +17,21 @@ module krylith_c
         real(c_double) :: true_residual, target, setup_seconds, solve_seconds
     end type
 
+    !> The result of a Newton solve, in the layout of C.
+    type, bind(c) :: c_newton_result
+        integer(c_int) :: outcome
+        integer(c_int64_t) :: steps, iterations
+        real(c_double) :: first_norm, norm, target
+        real(c_double) :: residual_seconds, jacobian_seconds, setup_seconds, solve_seconds
+    end type
+
     interface
         type(c_ptr) function c_last_error() bind(c, name="krylith_last_error")
             import :: c_ptr
+        end function
+        integer(c_int) function c_reject(text) bind(c, name="krylith_reject")
+            import :: c_int, c_char
+            character(kind=c_char), intent(in) :: text(*)
         end function
         type(c_ptr) function c_version() bind(c, name="krylith_version")
             import :: c_ptr
@@ -241,6 +253,32 @@ module krylith_c
             import :: c_size_t, c_ptr
             type(c_ptr), value :: text
         end function
+        integer(c_int) function c_newton_new(problem, options, linear, newton) bind(c, name="krylith_newton_new")
+            import :: c_int, c_char, c_ptr
+            type(c_ptr), value :: problem
+            character(kind=c_char), intent(in) :: options(*), linear(*)
+            type(c_ptr), intent(inout) :: newton
+        end function
+        integer(c_int) function c_newton_solve(newton, residual, jacobian, user, x, monitor, result) &
+            bind(c, name="krylith_newton_solve")
+            import :: c_int, c_double, c_ptr, c_funptr, c_newton_result
+            type(c_ptr), value :: newton, user
+            type(c_funptr), value :: residual, jacobian, monitor
+            real(c_double), intent(inout) :: x(*)
+            type(c_newton_result), intent(out) :: result
+        end function
+        subroutine c_newton_cancel(newton) bind(c, name="krylith_newton_cancel")
+            import :: c_ptr
+            type(c_ptr), value :: newton
+        end subroutine
+        subroutine c_newton_free(newton) bind(c, name="krylith_newton_free")
+            import :: c_ptr
+            type(c_ptr), value :: newton
+        end subroutine
+        type(c_ptr) function c_newton_outcome_name(outcome) bind(c, name="krylith_newton_outcome_name")
+            import :: c_ptr, c_int32_t
+            integer(c_int32_t), value :: outcome
+        end function
     end interface
 
 contains
@@ -281,50 +319,48 @@ contains
         end do
     end function
 
-    !> Checks that the lengths of the arrays of a matrix agree, and reports an error if they do not.
-    logical function fits(pointers, columns, values, numbers, stat, errmsg)
+    ! `errmsg` is set in the procedure that the program calls: gfortran 12 loses the length of a deferred-length
+    ! argument that is passed on.
+
+    !> Returns the status of a matrix whose arrays have these lengths.
+    integer(c_int) function fits(pointers, columns, values, numbers)
         integer, intent(in) :: pointers, columns, values, numbers
-        integer, intent(out), optional :: stat
-        character(:), allocatable, intent(out), optional :: errmsg
-        fits = pointers > 0 .and. int(columns, c_int64_t) * numbers == values
-        if (.not. fits) call refuse("the lengths of row_ptr, col and values do not agree", stat, errmsg)
+        fits = krylith_ok
+        if (pointers < 1 .or. int(columns, c_int64_t) * numbers /= values) &
+            fits = refused("the lengths of row_ptr, col and values do not agree")
     end function
 
-    logical function same(is, wanted, what, stat, errmsg)
+    !> Returns the status of an array with `is` numbers that needs `wanted`.
+    integer(c_int) function same(is, wanted, what)
         integer(c_int64_t), intent(in) :: is, wanted
         character(*), intent(in) :: what
-        integer, intent(out), optional :: stat
-        character(:), allocatable, intent(out), optional :: errmsg
         character(40) :: numbers(2)
-        same = is == wanted
-        if (same) return
+        same = krylith_ok
+        if (is == wanted) return
         write (numbers, "(i0)") is, wanted
-        call refuse(what // " has " // trim(numbers(1)) // " numbers; expected " // trim(numbers(2)), stat, errmsg)
+        same = refused(what // " has " // trim(numbers(1)) // " numbers; expected " // trim(numbers(2)))
     end function
 
-    subroutine refuse(text, stat, errmsg)
+    !> Keeps an error text for `reason`, and returns the status of a wrong argument.
+    integer(c_int) function refused(text)
         character(*), intent(in) :: text
-        integer, intent(out), optional :: stat
-        character(:), allocatable, intent(out), optional :: errmsg
-        if (present(errmsg)) errmsg = text
-        if (present(stat)) then
-            stat = krylith_invalid
-        else
-            write (error_unit, "(2a)") "krylith: ", text
-            error stop 1
-        end if
-    end subroutine
+        refused = c_reject(to_c(text))
+    end function
 
-    !> Returns a status to the caller, or ends the program.
-    subroutine finish(status, stat, errmsg)
+    !> Hands a status to the caller, and returns true if it is an error. Ends the program if there is no `stat`.
+    logical function failed(status, stat)
         integer(c_int), intent(in) :: status
         integer, intent(out), optional :: stat
-        character(:), allocatable, intent(out), optional :: errmsg
         if (present(stat)) stat = int(status)
-        if (status == krylith_ok) return
-        if (present(errmsg)) errmsg = from_c(c_last_error())
-        if (present(stat)) return
-        write (error_unit, "(2a)") "krylith: ", from_c(c_last_error())
+        failed = status /= krylith_ok
+        if (present(stat) .or. .not. failed) return
+        write (error_unit, "(2a)") "krylith: ", reason()
         error stop 1
-    end subroutine
+    end function
+
+    !> Returns the error text of the last failure of this thread.
+    function reason() result(text)
+        character(:), allocatable :: text
+        text = from_c(c_last_error())
+    end function
 end module

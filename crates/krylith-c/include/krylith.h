@@ -69,6 +69,27 @@ typedef enum {
     KRYLITH_INTERRUPTED = 8,
 } krylith_outcome;
 
+/// How a Newton solve ended.
+typedef enum {
+    /// The norm of F(x) meets the tolerance.
+    KRYLITH_NEWTON_CONVERGED = 0,
+    /// The solve reached the limit of steps first.
+    KRYLITH_NEWTON_MAX_STEPS = 1,
+    /// No step along the direction decreased the norm of F, although the linear solve met its tolerance. The
+    /// Jacobian may not match F, or the tolerance is below the rounding errors of F.
+    KRYLITH_NEWTON_LINE_SEARCH = 2,
+    /// A linear solve missed its tolerance, and no step along its direction decreased the norm of F.
+    KRYLITH_NEWTON_LINEAR_SOLVE = 3,
+    /// F at the initial guess is NaN or infinite.
+    KRYLITH_NEWTON_NOT_FINITE = 4,
+    /// The solve was cancelled, or its monitor ended it; x is that of the last step.
+    KRYLITH_NEWTON_INTERRUPTED = 5,
+} krylith_newton_outcome;
+
+/// Newton's method for one system, with its linear solver, ready for many solves such as time steps. Calls of
+/// several threads on the same handle wait for each other.
+typedef struct krylith_newton krylith_newton;
+
 /// A system without its right-hand side: a matrix or a sum of two, and what else is known, such as
 /// coordinates.
 typedef struct krylith_problem krylith_problem;
@@ -114,6 +135,35 @@ typedef int32_t (*krylith_monitor)(void *user, int64_t iteration, double relativ
 /// number ends the solve with KRYLITH_CALLBACK.
 typedef int32_t (*krylith_function)(void *user, int64_t n, const double *x, double *y);
 
+/// A callback that computes the values of the Jacobian at x. It writes all of them, in the order in which the
+/// matrix of the problem was given; `values` is not zero before. It returns 0; any other number ends the solve
+/// with KRYLITH_CALLBACK.
+typedef int32_t (*krylith_jacobian)(void *user, int64_t n, const double *x, int64_t entries, double *values);
+
+/// The result of a Newton solve.
+typedef struct {
+    /// How the solve ended.
+    krylith_newton_outcome outcome;
+    /// Number of steps.
+    int64_t steps;
+    /// Iterations of all linear solves.
+    int64_t iterations;
+    /// The norm of F at the initial guess.
+    double first_norm;
+    /// The norm of F at the end.
+    double norm;
+    /// The largest norm of F that counts as converged.
+    double target;
+    /// Seconds in F, including the line search.
+    double residual_seconds;
+    /// Seconds in the Jacobian.
+    double jacobian_seconds;
+    /// Seconds of set-ups of the linear solver, and of its updates.
+    double setup_seconds;
+    /// Seconds of linear solves.
+    double solve_seconds;
+} krylith_newton_result;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -121,6 +171,10 @@ extern "C" {
 /// Returns the error text of the last call of this thread that failed. The pointer is never null. The text is
 /// valid until another call of this thread fails.
 const char *krylith_last_error(void);
+
+/// Stores an error text for krylith_last_error, and returns KRYLITH_INVALID. For wrappers in other languages,
+/// which check arguments themselves.
+krylith_status krylith_reject(const char *why);
 
 /// Returns the version of the library, such as "0.1.0"; KRYLITH_VERSION is the version of the header.
 const char *krylith_version(void);
@@ -429,6 +483,42 @@ krylith_status krylith_solve_functions(int64_t n,
                                        krylith_monitor monitor,
                                        void *monitor_user,
                                        krylith_solution *solution);
+
+/// Creates Newton's method for F(x) = 0. `problem` has the pattern of the Jacobian, and what its solves can
+/// use, such as fields, coordinates or the ranks of a distributed problem. Its values are ignored, and it may
+/// be freed afterwards.
+///
+/// `options` is a list of key=value words: rtol and atol (the norm of F must fall to rtol times its first
+/// value, or to atol), max_steps, forcing (ew, or the relative tolerance of the linear solves), and refresh
+/// (keep, refresh or rebuild the preconditioner). `linear` has the options of the linear solves, as for
+/// krylith_solver_new. A null pointer or an empty text means the defaults.
+krylith_status krylith_newton_new(const krylith_problem *problem,
+                                  const char *options,
+                                  const char *linear,
+                                  krylith_newton **newton);
+
+/// Solves F(x) = 0 from the initial guess x, and overwrites x with the best x found. `residual` writes F(x),
+/// and `jacobian` the values of the Jacobian; both run on the calling thread. `monitor` may be a null pointer;
+/// it receives the number of finished steps and the norm of F. `user` is passed to all three. `result` may be a
+/// null pointer. The linear solver is kept for later solves. If the problem is distributed, the call is
+/// collective, and x and F have the rows of this rank.
+krylith_status krylith_newton_solve(krylith_newton *newton,
+                                    krylith_function residual,
+                                    krylith_jacobian jacobian,
+                                    void *user,
+                                    double *x,
+                                    krylith_monitor monitor,
+                                    krylith_newton_result *result);
+
+/// Ends the solve that another thread runs; its outcome is KRYLITH_NEWTON_INTERRUPTED.
+void krylith_newton_cancel(krylith_newton *newton);
+
+/// Frees Newton's method and its linear solver; a null pointer is ignored.
+void krylith_newton_free(krylith_newton *newton);
+
+/// Returns the name of an outcome of Newton's method, such as "converged" or "line-search". The text is valid
+/// until the calling thread asks for another text.
+const char *krylith_newton_outcome_name(int32_t outcome);
 
 #ifdef __cplusplus
 }  // extern "C"

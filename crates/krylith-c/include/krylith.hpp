@@ -482,6 +482,110 @@ Solution solve_functions(Function a, const B &b, X &x, const std::string &option
     return Solution(solution);
 }
 
+/// How a Newton solve ended.
+enum class NewtonOutcome {
+    converged = KRYLITH_NEWTON_CONVERGED,
+    max_steps = KRYLITH_NEWTON_MAX_STEPS,
+    line_search = KRYLITH_NEWTON_LINE_SEARCH,
+    linear_solve = KRYLITH_NEWTON_LINEAR_SOLVE,
+    not_finite = KRYLITH_NEWTON_NOT_FINITE,
+    interrupted = KRYLITH_NEWTON_INTERRUPTED,
+};
+
+inline std::string name(NewtonOutcome outcome) { return krylith_newton_outcome_name(static_cast<int32_t>(outcome)); }
+
+/// The result of a Newton solve.
+struct NewtonResult {
+    NewtonOutcome outcome = NewtonOutcome::interrupted;
+    std::int64_t steps = 0;
+    /// Iterations of all linear solves.
+    std::int64_t iterations = 0;
+    /// The norms of F at the initial guess and at the end, and the largest norm that counts as converged.
+    double first_norm = 0, norm = 0, target = 0;
+    /// Seconds in F, in the Jacobian, in set-ups of the linear solver, and in its solves.
+    double residual_seconds = 0, jacobian_seconds = 0, setup_seconds = 0, solve_seconds = 0;
+
+    NewtonResult() = default;
+    explicit NewtonResult(const krylith_newton_result &from)
+        : outcome(static_cast<NewtonOutcome>(from.outcome)), steps(from.steps), iterations(from.iterations),
+          first_norm(from.first_norm), norm(from.norm), target(from.target), residual_seconds(from.residual_seconds),
+          jacobian_seconds(from.jacobian_seconds), setup_seconds(from.setup_seconds), solve_seconds(from.solve_seconds) {}
+    bool converged() const { return outcome == NewtonOutcome::converged; }
+};
+
+/// A callback that computes the values of the Jacobian at x, in the order in which the matrix was given.
+using Jacobian = std::function<void(std::int64_t n, const double *x, std::int64_t entries, double *values)>;
+
+/// Newton's method for F(x) = 0, ready for many solves such as time steps.
+class Newton {
+public:
+    /// Creates the method. `problem` has the pattern of the Jacobian; its values are ignored. `options` is a
+    /// list of key=value words, such as "rtol=1e-10 max_steps=20 forcing=ew", and `linear` has the options of
+    /// the linear solves.
+    explicit Newton(const Problem &problem, const std::string &options = "", const std::string &linear = "")
+        : unknowns_(problem.unknowns()) {
+        krylith_newton *made = nullptr;
+        check(krylith_newton_new(problem.get(), options.c_str(), linear.c_str(), &made));
+        handle_.reset(made);
+    }
+
+    /// Solves F(x) = 0; `x` holds the initial guess, and then the best x found. `monitor` receives the number
+    /// of finished steps and the norm of F; it ends the solve by returning false. Rethrows the exceptions of
+    /// the callbacks.
+    template <class X>
+    NewtonResult solve(Function residual, Jacobian jacobian, X &x, std::function<bool(std::int64_t, double)> monitor = nullptr) {
+        detail::same(detail::size(x), unknowns_, "x");
+        if (!residual || !jacobian) detail::wrong("a Newton solve needs a residual and a Jacobian");
+        Calls calls{std::move(residual), std::move(jacobian), std::move(monitor), nullptr};
+        krylith_newton_result result{};
+        const krylith_status status = krylith_newton_solve(get(), Calls::f, Calls::j, &calls, std::data(x),
+                                                           calls.monitor ? Calls::tell : nullptr, &result);
+        if (calls.thrown) std::rethrow_exception(calls.thrown);
+        check(status);
+        return NewtonResult(result);
+    }
+    /// Ends the solve that another thread runs.
+    void cancel() { krylith_newton_cancel(get()); }
+    /// Returns the handle, for functions of krylith.h.
+    krylith_newton *get() const { return handle_.get(); }
+
+private:
+    struct Free {
+        void operator()(krylith_newton *p) const { krylith_newton_free(p); }
+    };
+    /// The callbacks of one solve, and the exception that one of them threw.
+    struct Calls {
+        Function residual;
+        Jacobian jacobian;
+        std::function<bool(std::int64_t, double)> monitor;
+        std::exception_ptr thrown;
+
+        template <class Work> std::int32_t run(Work work) {
+            try {
+                return work();
+            } catch (...) {
+                thrown = std::current_exception();
+                return 1;
+            }
+        }
+        static std::int32_t f(void *user, std::int64_t n, const double *x, double *to) {
+            auto &calls = *static_cast<Calls *>(user);
+            return calls.run([&] { return calls.residual(n, x, to), 0; });
+        }
+        static std::int32_t j(void *user, std::int64_t n, const double *x, std::int64_t entries, double *to) {
+            auto &calls = *static_cast<Calls *>(user);
+            return calls.run([&] { return calls.jacobian(n, x, entries, to), 0; });
+        }
+        static std::int32_t tell(void *user, std::int64_t steps, double norm) {
+            auto &calls = *static_cast<Calls *>(user);
+            return calls.run([&] { return calls.monitor(steps, norm) ? 0 : 1; });
+        }
+    };
+
+    std::int64_t unknowns_;
+    std::unique_ptr<krylith_newton, Free> handle_;
+};
+
 } // namespace krylith
 
 #endif // KRYLITH_HPP

@@ -28,6 +28,8 @@ mod solver;
 
 mod functions;
 
+mod newton;
+
 use krylith_report::process::Memory;
 
 #[global_allocator]

@@ -114,6 +114,13 @@ pub extern "C" fn krylith_last_error() -> *const c_char {
     ERROR.with(|error| error.borrow().as_ptr())
 }
 
+/// Stores an error text for krylith_last_error, and returns KRYLITH_INVALID. For wrappers in other languages,
+/// which check arguments themselves.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_reject(why: *const c_char) -> Status {
+    guard(|| Err(Error::invalid(text(why, "why")?).into()))
+}
+
 /// Returns the version of the library, such as "0.1.0"; KRYLITH_VERSION is the version of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_version() -> *const c_char {

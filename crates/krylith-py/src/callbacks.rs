@@ -3,10 +3,10 @@
 use crate::callback::{Callback, Raised};
 use crate::errors::{detached, exception, refuse_forked};
 use crate::system::System;
-use krylith_core::matrix::{Bsr, Grouping};
+use krylith_core::matrix::Bsr;
 use krylith_core::newton::{Newton, NewtonObserver, NewtonOptions, NewtonStep, NonlinearSystem};
 use krylith_core::solver::{Function, solve_functions};
-use krylith_core::{Error, Observer, Options, Progress};
+use krylith_core::{Error, Observer, Options, Problem, Progress};
 use numpy::{PyArray1, PyReadonlyArray1, PyReadwriteArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -69,32 +69,27 @@ pub fn solve_operators(
     raised.instead(done)
 }
 
-/// A nonlinear system whose F and J are Python functions.
+/// A nonlinear system whose F and J are Python functions. The values of J are in the order of the matrix of
+/// `problem`.
 struct Functions<'a> {
-    pattern: Bsr,
-    grouping: Option<&'a Grouping>,
-    entries: Vec<f64>,
+    problem: &'a Problem<'static>,
     residual: &'a Py<PyAny>,
     jacobian: &'a Py<PyAny>,
     raised: &'a Raised,
-    options: &'a Options,
 }
 
 impl NonlinearSystem for Functions<'_> {
     fn pattern(&self) -> &Bsr {
-        &self.pattern
+        &self.problem.terms().terms()[0].1
+    }
+    fn problem(&self) -> krylith_core::Result<Problem<'_>> {
+        Ok(Problem::from(self.problem))
     }
     fn residual(&mut self, x: &[f64], f: &mut [f64]) -> krylith_core::Result<()> {
         self.raised.call(self.residual, x, f)
     }
     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> krylith_core::Result<()> {
-        match &self.grouping {
-            None => self.raised.call(self.jacobian, x, values),
-            Some(grouping) => {
-                self.raised.call(self.jacobian, x, &mut self.entries)?;
-                self.options.within(|| grouping.gather(&self.entries, values))?
-            }
-        }
+        self.raised.call(self.jacobian, x, values)
     }
 }
 
@@ -124,18 +119,14 @@ pub fn newton<'py>(
     refuse_forked()?;
     let x = x.as_slice_mut()?;
     let raised = Raised::default();
-    let pattern = system.problem.terms().terms()[0].1.clone().into_owned();
     let done = detached(py, || {
         let options: Options = options.parse()?;
         let forcing = forcing.parse()?;
         let newton = NewtonOptions { rtol, atol, max_steps, forcing, ..NewtonOptions::default() };
-        let grouping = system.problem.grouping(0)?;
-        let entries = vec![0.0; grouping.map_or(0, |grouping| grouping.entries())];
         let (residual, jacobian, raised) = (&residual, &jacobian, &raised);
-        let options = &options;
-        let mut functions = Functions { pattern, grouping, entries, residual, jacobian, raised, options };
+        let mut functions = Functions { problem: &system.problem, residual, jacobian, raised };
         let mut callback = Callback { callback, raised };
-        Ok(Newton::new(newton, options)?.solve_observed(&mut functions, x, &mut callback)?.clone())
+        Ok(Newton::new(newton, &options)?.solve_observed(&mut functions, x, &mut callback)?.clone())
     });
     let report = raised.instead(done)?;
     let answer = PyDict::new(py);

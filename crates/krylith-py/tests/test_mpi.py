@@ -165,6 +165,45 @@ def test_an_error_of_one_rank_is_that_of_all(ranks):
     assert len(said) == 9 and sum("finite" in line for line in said) == 3, said
 
 
+def test_newton_finds_the_x_of_one_process(ranks):
+    said = ranks(
+        """
+        counts = np.diff(starts)
+
+        def whole(x):  # every rank gets all of x; a simulation code exchanges ghosts instead
+            if hasattr(comm, "allgather"):
+                return np.concatenate(comm.allgather(x))
+            return None
+
+        cubes = lambda x: A @ x + x**3 - b
+        slopes = lambda x: (A + sp.diags_array(3 * x**2)).tocsr()
+        one = krylith.newton(cubes, slopes, np.zeros_like(b), rtol=1e-11, device="cpu", threads=1)
+        if whole(b[own]) is None:
+            say(True)
+        else:
+            f = lambda x: A[own] @ whole(x) + x**3 - b[own]
+            j = lambda x: slopes(whole(x))[own]
+            many = krylith.newton(f, j, np.zeros(counts[rank]), rtol=1e-11, comm=comm, device="cpu", threads=1)
+            assert many.converged and abs(many.norms[0] - one.norms[0]) < 1e-12 * one.norms[0]
+            say(bool(np.abs(many.x - one.x[own]).max() < 1e-8))
+            # An exception on one rank ends all.
+            def fails(x):
+                all = f(x)
+                if rank == 1:
+                    raise ArithmeticError("no such state")
+                return all
+            try:
+                krylith.newton(fails, j, np.zeros(counts[rank]), comm=comm, device="cpu", threads=1)
+                say("not reached")
+            except ArithmeticError:
+                assert rank == 1
+            except krylith.Error as e:
+                assert rank != 1 and "rank 1" in str(e), e
+        """,
+    )
+    assert said == ["True"] * 3
+
+
 def test_columns_in_any_order(ranks):
     said = ranks(
         """

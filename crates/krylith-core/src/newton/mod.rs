@@ -98,17 +98,18 @@
 mod continuation;
 mod driver;
 mod forcing;
+mod options;
 mod report;
 
 pub use continuation::{Continuation, Stage};
 pub use driver::Newton;
 pub use forcing::Forcing;
+pub use options::NewtonOptions;
 pub use report::{NewtonEvent, NewtonObserver, NewtonOutcome, NewtonReport, NewtonSeconds, NewtonStep};
 
+use crate::Result;
 use crate::matrix::Bsr;
 use crate::problem::Problem;
-use crate::solver::Refresh;
-use crate::{Error, Result};
 
 /// A system of nonlinear equations F(x) = 0 with as many equations as unknowns.
 ///
@@ -164,48 +165,5 @@ pub trait NonlinearSystem {
             Some(points) => problem.with_coordinates(points),
             None => Ok(problem),
         }
-    }
-}
-
-/// Stopping criteria of Newton's method, and the accuracy of its linear solves.
-///
-/// # Examples
-/// ```
-/// use krylith::newton::{Forcing, NewtonOptions};
-/// let forcing = Forcing::Constant(1e-4);
-/// let options = NewtonOptions { rtol: 1e-10, max_steps: 20, forcing, ..NewtonOptions::default() };
-/// assert_eq!(options.atol, 0.0);
-/// let newton = krylith::newton::Newton::new(options, &"precond=ildu:fill=1".parse()?)?; // for linear solves
-/// # Ok::<(), krylith::Error>(())
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct NewtonOptions {
-    /// Relative tolerance: converged if ‖F(x)‖ ≤ rtol ‖F(x₀)‖.
-    pub rtol: f64,
-    /// Absolute tolerance: converged if ‖F(x)‖ ≤ atol.
-    pub atol: f64,
-    /// Maximum number of steps.
-    pub max_steps: usize,
-    /// The tolerance of each linear solve.
-    pub forcing: Forcing,
-    /// Treatment of the preconditioner when the Jacobian changes.
-    pub refresh: Refresh,
-}
-
-impl Default for NewtonOptions {
-    fn default() -> Self {
-        Self { rtol: 1e-8, atol: 0.0, max_steps: 50, forcing: Forcing::default(), refresh: Refresh::Refresh }
-    }
-}
-
-impl NewtonOptions {
-    /// Returns an error for invalid numbers.
-    fn check(&self) -> Result<()> {
-        for (name, value) in [("rtol", self.rtol), ("atol", self.atol)] {
-            if !(value >= 0.0 && value.is_finite()) {
-                return Err(Error::invalid(format!("Newton's {name} is {value}; it must be at least 0")));
-            }
-        }
-        self.forcing.check()
     }
 }

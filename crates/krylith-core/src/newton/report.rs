@@ -28,6 +28,16 @@ pub enum NewtonOutcome {
 }
 
 impl NewtonOutcome {
+    /// Every outcome.
+    pub const ALL: [NewtonOutcome; 6] = [
+        NewtonOutcome::Converged,
+        NewtonOutcome::MaxSteps,
+        NewtonOutcome::LineSearch,
+        NewtonOutcome::LinearSolve,
+        NewtonOutcome::NotFinite,
+        NewtonOutcome::Interrupted,
+    ];
+
     /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {

@@ -83,6 +83,7 @@ def newton(
     device: str = "auto",
     block: int | None = None,
     callback: Callable[[int, float], Any] | None = None,
+    comm: Any = None,
     **options: Any,
 ) -> NewtonSolution:
     """Solve F(x) = 0 by an inexact Newton method with a line search.
@@ -106,6 +107,9 @@ def newton(
         Relative tolerance of the linear solves: the choice of Eisenstat and Walker, or a number.
     callback : callable, optional
         Called with the number of finished steps and ‖F‖. If it returns a true value, the solve ends.
+    comm : mpi4py communicator, optional
+        The communicator whose ranks share the system. x and F have the rows of this rank, and J has consecutive
+        rows with all columns, as for `krylith.solve`. The functions exchange ghosts themselves.
 
     Returns
     -------
@@ -128,7 +132,7 @@ def newton(
     if x.ndim != 1:
         raise InvalidInput(f"x0 has shape {x.shape}; expected (n,)")
     check_callback(callback)
-    system, parts = system_of(jacobian(x.copy()), block, threads=threads_of(options))
+    system, parts = system_of(jacobian(x.copy()), block, comm, threads_of(options))
     parts = [one.kept() for one in parts]
     if len(parts) != 1:
         raise InvalidInput("the Jacobian is a Kronecker sum; expected a matrix")
