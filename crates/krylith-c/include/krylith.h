@@ -136,8 +136,8 @@ typedef int32_t (*krylith_monitor)(void *user, int64_t iteration, double relativ
 typedef int32_t (*krylith_function)(void *user, int64_t n, const double *x, double *y);
 
 /// A callback that computes the values of the Jacobian at x. It writes all of them, in the order in which the
-/// matrix of the problem was given; `values` is not zero before. It returns 0; any other number ends the solve
-/// with KRYLITH_CALLBACK.
+/// matrix of the problem was given; `values` is not zero before. It returns 0; any other number ends the
+/// solve with KRYLITH_CALLBACK.
 typedef int32_t (*krylith_jacobian)(void *user, int64_t n, const double *x, int64_t entries, double *values);
 
 /// The result of a Newton solve.
@@ -498,10 +498,10 @@ krylith_status krylith_newton_new(const krylith_problem *problem,
                                   krylith_newton **newton);
 
 /// Solves F(x) = 0 from the initial guess x, and overwrites x with the best x found. `residual` writes F(x),
-/// and `jacobian` the values of the Jacobian; both run on the calling thread. `monitor` may be a null pointer;
-/// it receives the number of finished steps and the norm of F. `user` is passed to all three. `result` may be a
-/// null pointer. The linear solver is kept for later solves. If the problem is distributed, the call is
-/// collective, and x and F have the rows of this rank.
+/// and `jacobian` the values of the Jacobian; both run on the calling thread. `monitor` may be a null
+/// pointer; it receives the number of finished steps and the norm of F. `user` is passed to all three.
+/// `result` may be a null pointer. The linear solver is kept for later solves. If the problem is distributed,
+/// the call is collective, and x and F have the rows of this rank.
 krylith_status krylith_newton_solve(krylith_newton *newton,
                                     krylith_function residual,
                                     krylith_jacobian jacobian,

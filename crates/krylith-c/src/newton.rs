@@ -17,8 +17,8 @@ use std::ops::ControlFlow;
 use std::sync::Mutex;
 
 /// A callback that computes the values of the Jacobian at x. It writes all of them, in the order in which the
-/// matrix of the problem was given; `values` is not zero before. It returns 0; any other number ends the solve
-/// with KRYLITH_CALLBACK.
+/// matrix of the problem was given; `values` is not zero before. It returns 0; any other number ends the
+/// solve with KRYLITH_CALLBACK.
 pub type Jacobian =
     Option<extern "C" fn(user: *mut c_void, n: i64, x: *const f64, entries: i64, values: *mut f64) -> i32>;
 
@@ -212,10 +212,10 @@ pub extern "C" fn krylith_newton_new(
 }
 
 /// Solves F(x) = 0 from the initial guess x, and overwrites x with the best x found. `residual` writes F(x),
-/// and `jacobian` the values of the Jacobian; both run on the calling thread. `monitor` may be a null pointer;
-/// it receives the number of finished steps and the norm of F. `user` is passed to all three. `result` may be a
-/// null pointer. The linear solver is kept for later solves. If the problem is distributed, the call is
-/// collective, and x and F have the rows of this rank.
+/// and `jacobian` the values of the Jacobian; both run on the calling thread. `monitor` may be a null
+/// pointer; it receives the number of finished steps and the norm of F. `user` is passed to all three.
+/// `result` may be a null pointer. The linear solver is kept for later solves. If the problem is distributed,
+/// the call is collective, and x and F have the rows of this rank.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_newton_solve(
     newton: *mut Newton,

@@ -81,8 +81,8 @@ pub fn same(what: &str, mine: &[u8]) -> Result<()> {
     }
 }
 
-/// Gathers a vector with `run` numbers per node on rank 0; other ranks get an empty vector. `numbers` are those
-/// of this rank's nodes, among `nodes` in all. Collective.
+/// Gathers a vector with `run` numbers per node on rank 0; other ranks get an empty vector. `numbers` are
+/// those of this rank's nodes, among `nodes` in all. Collective.
 ///
 /// # Errors
 /// Another rank failed or ended.

@@ -233,7 +233,8 @@ impl<'a> Problem<'a> {
         Ok(self.grouping(term)?.map_or(stored, Grouping::entries))
     }
 
-    /// Replaces the values of the only matrix. They are given in the order of the matrix that the caller gave.
+    /// Replaces the values of the only matrix. They are given in the order of the matrix that the caller
+    /// gave.
     ///
     /// # Errors
     /// A problem of several terms; another number of values; a value that is not finite.

@@ -277,7 +277,8 @@ fn own_rows(
 }
 
 impl OwnRows {
-    /// Returns the rows with blocks of zeros and `columns` block columns, and the places of the stencil points.
+    /// Returns the rows with blocks of zeros and `columns` block columns, and the places of the stencil
+    /// points.
     fn blocks(self, block: usize, columns: usize) -> Result<(Bsr, Vec<[u8; 5]>)> {
         let values = vec![0.0; self.col.len() * block * block];
         let pattern = Bsr::new(block, self.places.len(), columns, self.row_ptr, self.col, values)?;

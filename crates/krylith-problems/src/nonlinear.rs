@@ -40,7 +40,8 @@ pub trait NonlinearProblem: NonlinearSystem {
     fn share(&self) -> Option<&Share> {
         None
     }
-    /// Returns the initial guess of Newton's method on own nodes, for the first time step if there are several.
+    /// Returns the initial guess of Newton's method on own nodes, for the first time step if there are
+    /// several.
     fn initial(&self) -> Vec<f64>;
     /// Returns the names of the b components of a node.
     fn components(&self) -> &'static [&'static str];
@@ -212,8 +213,8 @@ pub fn by_text(text: &str) -> Result<Box<dyn NonlinearProblem>> {
     build(text, None)
 }
 
-/// Creates this rank's share of the problem that [`by_text`] creates. Every rank makes the whole mesh and keeps
-/// its part of it. Collective.
+/// Creates this rank's share of the problem that [`by_text`] creates. Every rank makes the whole mesh and
+/// keeps its part of it. Collective.
 ///
 /// # Errors
 /// Returns the errors of [`by_text`], and an error for more ranks than nodes.

@@ -113,8 +113,8 @@ impl Newton {
         })
     }
 
-    /// Solves F(x) = 0 from the given x, and overwrites it with the best x found. Collective over the ranks of
-    /// the system; each passes the x of its rows.
+    /// Solves F(x) = 0 from the given x, and overwrites it with the best x found. Collective over the ranks
+    /// of the system; each passes the x of its rows.
     ///
     /// # Errors
     /// The same on every rank.

@@ -137,8 +137,8 @@ pub trait NonlinearSystem {
     /// Returns the pattern of the Jacobian, with blocks of order b. It must be the same for every x, and its
     /// values are ignored. If several ranks share the system, it has the rows of this rank.
     fn pattern(&self) -> &Bsr;
-    /// Computes f ← F(x). Component c of node i is at i·b + c, as in [`Bsr`] rows. x and f have the own rows of
-    /// a rank, and no ghosts.
+    /// Computes f ← F(x). Component c of node i is at i·b + c, as in [`Bsr`] rows. x and f have the own rows
+    /// of a rank, and no ghosts.
     ///
     /// # Errors
     /// The system cannot be evaluated at x.

@@ -300,8 +300,8 @@ fn continuation_puts_values_between_where_newton_fails() {
     assert!((x[0] - 16.0).abs() < 1e-6);
 }
 
-/// x³ + x minus the x of the next rank = 1, with one unknown on each rank. `fails` is the rank whose F fails at
-/// the second evaluation.
+/// x³ + x minus the x of the next rank = 1, with one unknown on each rank. `fails` is the rank whose F fails
+/// at the second evaluation.
 struct Ring<'a> {
     comm: std::sync::Arc<dyn Communicator>,
     part: &'a Part,
