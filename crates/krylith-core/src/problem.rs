@@ -233,32 +233,28 @@ impl<'a> Problem<'a> {
         Ok(self.grouping(term)?.map_or(stored, Grouping::entries))
     }
 
-    /// Replaces the values of the only matrix. They are given in the order of the matrix that the caller
-    /// gave.
+    /// Replaces the values of the only matrix. They have the order of the matrix that the caller gave.
     ///
     /// # Errors
     /// A problem of several terms; another number of values; a value that is not finite.
-    pub(crate) fn fill(&mut self, values: &[f64]) -> Result<()> {
-        let mut ordered = Vec::new();
-        let gathered = self.gather(0, values.into(), &mut ordered)?;
-        let [(_, matrix)] = &mut self.terms.terms[..] else {
+    pub(crate) fn fill(&mut self, values: Numbers) -> Result<()> {
+        if self.terms.terms.len() != 1 {
             return Err(Error::invalid("a sum of terms cannot be the Jacobian; give one matrix"));
-        };
-        let new = match gathered {
-            Gathered::Same => values,
-            Gathered::Host => &ordered,
-            Gathered::Blocks(blocks) => {
-                *matrix = Cow::Owned(blocks);
-                return Ok(());
-            }
-        };
-        let matrix = matrix.to_mut();
-        if new.len() != matrix.stored() {
-            let message = format!("got {} values of the Jacobian; expected {}", new.len(), matrix.stored());
+        }
+        let expected = self.entries(0)?;
+        if values.len() != expected {
+            let message = format!("got {} values of the Jacobian; expected {expected}", values.len());
             return Err(Error::invalid(message));
         }
-        matrix.values_mut().copy_from_slice(new);
-        matrix.check_finite()
+        let mut ordered = Vec::new();
+        match self.gather(0, values, &mut ordered)? {
+            Gathered::Same => self.terms.update_values(0, values),
+            Gathered::Host => self.terms.update_values(0, &ordered[..]),
+            Gathered::Blocks(blocks) => {
+                self.terms.terms[0].1 = Cow::Owned(blocks);
+                Ok(())
+            }
+        }
     }
 
     /// Creates a problem from a matrix in point blocks.

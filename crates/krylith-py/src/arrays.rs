@@ -39,6 +39,20 @@ impl Lent<'_> {
     }
 }
 
+/// Numbers on a GPU, with the array that owns them.
+#[derive(FromPyObject)]
+pub struct HeldRemote(Remote, #[allow(dead_code)] Py<PyAny>);
+
+impl HeldRemote {
+    /// Returns the numbers in the form that the library accepts.
+    pub fn numbers(&self) -> Numbers<'_> {
+        let r = self.0;
+        // SAFETY: the array is held as long as the numbers are borrowed, and its library frees memory in the
+        // order of the stream.
+        unsafe { Numbers::from_device(r.0, r.1, r.2, r.stream()) }
+    }
+}
+
 /// Numbers to write.
 #[derive(FromPyObject)]
 pub enum LentMut<'py> {

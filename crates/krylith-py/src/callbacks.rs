@@ -1,9 +1,11 @@
 //! Operators and nonlinear systems that are Python functions.
 
+use crate::arrays::HeldRemote;
 use crate::callback::{Callback, Raised};
 use crate::errors::{detached, exception, refuse_forked};
 use crate::system::System;
 use krylith_core::matrix::Bsr;
+use krylith_core::memory::Numbers;
 use krylith_core::newton::{Newton, NewtonObserver, NewtonOptions, NewtonStep, NonlinearSystem};
 use krylith_core::solver::{Function, solve_functions};
 use krylith_core::{Error, Observer, Options, Problem, Progress};
@@ -76,6 +78,9 @@ struct Functions<'a> {
     residual: &'a Py<PyAny>,
     jacobian: &'a Py<PyAny>,
     raised: &'a Raised,
+    /// True if the values of J are on a GPU, and the last of them.
+    on_gpu: bool,
+    values: Option<HeldRemote>,
 }
 
 impl NonlinearSystem for Functions<'_> {
@@ -91,6 +96,18 @@ impl NonlinearSystem for Functions<'_> {
     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> krylith_core::Result<()> {
         self.raised.call(self.jacobian, x, values)
     }
+    fn jacobian_in_own_memory(&mut self, x: &[f64]) -> krylith_core::Result<Option<Numbers<'_>>> {
+        if !self.on_gpu {
+            return Ok(None);
+        }
+        self.values = None; // before the next values take memory
+        let answer = Python::attach(|py| {
+            let answer = self.jacobian.call1(py, (PyArray1::from_slice(py, x),))?;
+            answer.extract(py)
+        });
+        let values = answer.map_err(|e| self.raised.keep(e))?;
+        Ok(Some(self.values.insert(values).numbers()))
+    }
 }
 
 impl NewtonObserver for Callback<'_> {
@@ -100,14 +117,16 @@ impl NewtonObserver for Callback<'_> {
 }
 
 /// Solves F(x) = 0 with the initial guess x. `residual(x)` returns F, and `jacobian(x)` the values of J in
-/// the order of the matrix of `system`.
+/// the order of the matrix of `system`. With `on_gpu`, `jacobian(x)` returns values in the memory of a GPU,
+/// as a pair: their place and length, and the array.
 #[pyfunction]
-#[pyo3(signature = (system, residual, jacobian, x, rtol, atol, max_steps, forcing, options, callback))]
+#[pyo3(signature = (system, residual, jacobian, on_gpu, x, rtol, atol, max_steps, forcing, options, callback))]
 pub fn newton<'py>(
     py: Python<'py>,
     system: &System,
     residual: Py<PyAny>,
     jacobian: Py<PyAny>,
+    on_gpu: bool,
     mut x: PyReadwriteArray1<'_, f64>,
     rtol: f64,
     atol: f64,
@@ -124,7 +143,8 @@ pub fn newton<'py>(
         let forcing = forcing.parse()?;
         let newton = NewtonOptions { rtol, atol, max_steps, forcing, ..NewtonOptions::default() };
         let (residual, jacobian, raised) = (&residual, &jacobian, &raised);
-        let mut functions = Functions { problem: &system.problem, residual, jacobian, raised };
+        let problem = &system.problem;
+        let mut functions = Functions { problem, residual, jacobian, raised, on_gpu, values: None };
         let mut callback = Callback { callback, raised };
         Ok(Newton::new(newton, &options)?.solve_observed(&mut functions, x, &mut callback)?.clone())
     });

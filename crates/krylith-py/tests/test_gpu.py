@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from scipy.sparse.linalg import spsolve
 
 import krylith
@@ -135,3 +136,72 @@ def test_torch_on_the_host():
     given = torch.sparse_csr_tensor(A.indptr, A.indices, A.data, size=A.shape)
     s = krylith.solve(given, torch.ones(60, dtype=torch.float64))
     assert isinstance(s.x, torch.Tensor) and close(A, s.x.numpy(), np.ones(60))
+
+
+@pytest.mark.parametrize("library", ["cupy", "torch"])
+def test_newton_keeps_the_jacobian_on_the_gpu(library, lent):
+    module = gpu(library)
+    n = 60
+    K, c = poisson(n), 5.0 / (n + 1) ** 2
+    inside = K.indices == np.repeat(np.arange(n * n), np.diff(K.indptr))
+    if library == "cupy":
+        import cupyx.scipy.sparse
+
+        A = cupyx.scipy.sparse.csr_matrix(K)
+        diagonal = module.asarray(np.flatnonzero(inside))
+        zeros = module.zeros(n * n)
+
+        def jacobian(u):
+            J = A.copy()
+            J.data[diagonal] -= c * module.exp(u)
+            return J
+
+        back = module.asnumpy
+    else:
+        p, j, v = (module.from_numpy(a.astype(t)).cuda() for a, t in ((K.indptr, "int32"), (K.indices, "int32"), (K.data, "float64")))
+        A = module.sparse_csr_tensor(p, j, v, size=K.shape)
+        diagonal = module.from_numpy(np.flatnonzero(inside)).cuda()
+        zeros = module.zeros(n * n, dtype=module.float64, device="cuda")
+
+        def jacobian(u):
+            new = v.clone()
+            new[diagonal] -= c * module.exp(u)
+            return module.sparse_csr_tensor(p, j, new, size=K.shape)
+
+        def back(u):
+            return u.cpu().numpy()
+
+    def residual(u):
+        assert type(u) is type(zeros) and _arrays.on_device(u)
+        return A @ u - c * module.exp(u)
+
+    s = krylith.newton(residual, jacobian, zeros, rtol=1e-10)
+    assert s.converged and type(s.x) is type(zeros)
+    on_host = krylith.newton(
+        lambda u: K @ u - c * np.exp(u), lambda u: K - sp.diags_array(c * np.exp(u)), np.zeros(n * n), rtol=1e-10, device="cpu"
+    )
+    np.testing.assert_allclose(back(s.x), on_host.x, atol=1e-8)
+    assert sum(length == K.nnz for _, length, *_ in lent) >= len(s.steps), "values were lent on the GPU"
+    with pytest.raises(krylith.InvalidInput, match="one place"):
+        calls = iter([jacobian(zeros), K])
+        krylith.newton(residual, lambda u: next(calls), zeros, rtol=1e-10)
+
+
+def test_new_values_that_change_blocks_of_one_gpu():
+    """Blocks are diagonal at first. Later those of the first half of the rows are full, all on one of two GPUs."""
+    torch = gpu("torch")
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    n = 400
+    A = sp.kron(poisson(n), np.eye(2)).tobsr((2, 2))
+    solver = krylith.Solver(A, precond="amg", device="cuda:0,1", rtol=1e-8)
+    b = np.ones(A.shape[0])
+    assert close(A, solver.solve(b).x, b, 1e-8)
+    coupled = A.copy()
+    diagonal = coupled.indices == np.repeat(np.arange(n * n), np.diff(coupled.indptr))
+    first = np.repeat(np.arange(n * n) < n * n // 3, np.diff(coupled.indptr))
+    coupled.data[diagonal & first] += [[0.5, 0.25], [0.25, 0.5]]
+    solver.update_values(coupled)
+    assert close(coupled, solver.solve(b).x, b, 1e-8)
+    solver.update_values(A)
+    assert close(A, solver.solve(b).x, b, 1e-8)

@@ -117,8 +117,8 @@ pub fn newton(args: NewtonArgs) -> Result<u8> {
         let step = runs.last().map_or(1, |run: &Run| run.step + 1);
         let done = solve(&mut newton, &mut *problem, &args.continuation, &mut x, &mut watch);
         watch.finish();
-        // Every error of Newton's method is that of all ranks.
-        let done = done.map_err(|e| Failure { agreed: true, ..Failure::from(e) })?;
+        let agreed = !newton.is_broken();
+        let done = done.map_err(|e| Failure { agreed, ..Failure::from(e) })?;
         let time = problem.time();
         runs.extend(done.stages.into_iter().map(|stage| Run {
             step,

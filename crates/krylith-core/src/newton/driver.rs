@@ -10,7 +10,9 @@ use super::{
     NonlinearSystem,
 };
 use crate::comm::{Communicator, Solo, agree};
+use crate::memory::Numbers;
 use crate::options::Options;
+use crate::problem::Problem;
 use crate::solver::{Cancel, EventKind, Solution, Solver};
 use crate::space::{Observer, Outcome, Progress, Stop};
 use crate::{Error, Result};
@@ -138,10 +140,10 @@ impl Newton {
         x: &mut [f64],
         observer: &mut (dyn NewtonObserver + Send),
     ) -> Result<&NewtonReport> {
-        let (n, entries) = {
+        let n = {
             let problem = system.problem()?;
             self.comm = problem.comm().clone();
-            (problem.own_len(), problem.entries(0)?)
+            problem.own_len()
         };
         let fits = match x.len() == n {
             true => Ok(()),
@@ -151,7 +153,6 @@ impl Newton {
         for vector in [&mut self.f, &mut self.trial, &mut self.direction] {
             vector.resize(n, 0.0);
         }
-        self.values.resize(entries, 0.0);
         self.report = NewtonReport::new();
         let clock = Instant::now();
         agree(&*self.comm, system.residual(x, &mut self.f))?;
@@ -195,15 +196,10 @@ impl Newton {
         observer: &mut (dyn NewtonObserver + Send),
     ) -> Result<std::result::Result<f64, NewtonOutcome>> {
         let mut seconds = NewtonSeconds::default();
-        let clock = Instant::now();
-        agree(&*self.comm, system.jacobian(x, &mut self.values))?;
-        seconds.jacobian = clock.elapsed().as_secs_f64();
-        let clock = Instant::now();
-        match self.set_up(system) {
+        match self.set_up(system, x, &mut seconds) {
             Err(e) if e.is_interrupt() => return Ok(Err(NewtonOutcome::Interrupted)),
             done => done?,
         }
-        seconds.setup = clock.elapsed().as_secs_f64();
 
         let clock = Instant::now();
         let solver = self.solver.as_mut().ok_or_else(without)?;
@@ -265,24 +261,53 @@ impl Newton {
         Ok(Ok(found.norm))
     }
 
-    /// Sets up the linear solver for the Jacobian in `values`. Updates the existing solver if the pattern is
-    /// the same, else creates a new one.
-    fn set_up<T: NonlinearSystem + ?Sized>(&mut self, system: &T) -> Result<()> {
+    /// Computes the Jacobian at x and sets up the linear solver for it. Updates the existing solver if the
+    /// pattern is the same, else creates a new one.
+    fn set_up<T: NonlinearSystem + ?Sized>(
+        &mut self,
+        system: &mut T,
+        x: &[f64],
+        seconds: &mut NewtonSeconds,
+    ) -> Result<()> {
+        let clock = Instant::now();
         let pattern = system.pattern();
-        let kept = |solver: &Solver| solver.problem().terms.terms[0].1.same_pattern(pattern);
+        let kept = |solver: &Solver| solver.whole().terms.terms[0].1.same_pattern(pattern);
         let changed = !self.solver.as_ref().is_some_and(kept);
-        if !self.any(changed)?
-            && let Some(solver) = &mut self.solver
-        {
-            return solver.update_values(&self.values);
+        let problem = match self.any(changed)? {
+            true => {
+                self.solver = None; // free the old solver's memory first
+                Some(agree(&*self.comm, system.problem().map(Problem::into_owned))?)
+            }
+            false => None,
+        };
+        let entries = self.solver.as_ref().map(Solver::whole).or(problem.as_ref()).map(|p| p.entries(0));
+        let entries = agree(&*self.comm, entries.unwrap_or(Ok(0)))?;
+        let before = clock.elapsed();
+
+        let clock = Instant::now();
+        let values = match agree(&*self.comm, system.jacobian_in_own_memory(x))? {
+            Some(values) => values,
+            None => {
+                self.values.resize(entries, 0.0);
+                agree(&*self.comm, system.jacobian(x, &mut self.values))?;
+                Numbers::from(&self.values[..])
+            }
+        };
+        seconds.jacobian = clock.elapsed().as_secs_f64();
+
+        let clock = Instant::now();
+        match (problem, &mut self.solver) {
+            (None, Some(solver)) => solver.update_values(values)?,
+            (None, None) => return Err(without()),
+            (Some(mut problem), _) => {
+                let filled = self.linear.within(|| problem.fill(values)).and_then(|done| done);
+                agree(&*self.comm, filled)?;
+                let mut solver = Solver::new_cancellable(problem, &self.linear, &self.cancel, None)?;
+                solver.set_refresh(self.options.refresh);
+                self.solver = Some(solver);
+            }
         }
-        self.solver = None; // free the old solver's memory first
-        let mut problem = system.problem()?.into_owned();
-        let filled = self.linear.within(|| problem.fill(&self.values)).and_then(|done| done);
-        agree(&*self.comm, filled)?;
-        let mut solver = Solver::new_cancellable(problem, &self.linear, &self.cancel, None)?;
-        solver.set_refresh(self.options.refresh);
-        self.solver = Some(solver);
+        seconds.setup = (before + clock.elapsed()).as_secs_f64();
         Ok(())
     }
 
@@ -337,6 +362,12 @@ impl Newton {
     /// Returns the solution of the last linear solve; `None` before the first one.
     pub fn linear(&self) -> Option<&Solution> {
         self.solver.as_ref().map(Solver::solution)
+    }
+
+    /// Returns true after a failure of the linear solver that left ranks at different steps. See
+    /// [`Solver::is_broken`].
+    pub fn is_broken(&self) -> bool {
+        self.solver.as_ref().is_some_and(Solver::is_broken)
     }
 
     /// Returns the options of this Newton solver.

@@ -109,6 +109,7 @@ pub use report::{NewtonEvent, NewtonObserver, NewtonOutcome, NewtonReport, Newto
 
 use crate::Result;
 use crate::matrix::Bsr;
+use crate::memory::Numbers;
 use crate::problem::Problem;
 
 /// A system of nonlinear equations F(x) = 0 with as many equations as unknowns.
@@ -148,6 +149,14 @@ pub trait NonlinearSystem {
     /// # Errors
     /// The system cannot be evaluated at x.
     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> Result<()>;
+    /// Computes ∂F/∂x at x in memory of the system, such as that of the GPU that solves, and returns it.
+    /// [`jacobian`](Self::jacobian) is not called then. The default returns `None`.
+    ///
+    /// # Errors
+    /// The system cannot be evaluated at x.
+    fn jacobian_in_own_memory(&mut self, _x: &[f64]) -> Result<Option<Numbers<'_>>> {
+        Ok(None)
+    }
     /// Returns the coordinates of nodes, which some partitions need.
     fn coordinates(&self) -> Option<&[[f64; 3]]> {
         None

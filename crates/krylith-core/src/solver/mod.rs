@@ -508,6 +508,11 @@ impl<'a> Solver<'a> {
         })
     }
 
+    /// Returns the problem as it was given, with the zeros that the solver has dropped.
+    pub(crate) fn whole(&self) -> &Problem<'a> {
+        self.dropped.as_ref().map_or(&self.problem, |dropped| &dropped.whole)
+    }
+
     /// Runs `work` on one of the solver's threads. Parallel loops in `work` use all of them.
     pub(crate) fn first<R: Send>(&mut self, work: impl FnOnce() -> R + Send) -> R {
         self.workers.first(work)

@@ -174,15 +174,15 @@ impl Solver<'_> {
 
     /// Checks new values of a term before anything is changed.
     fn check_values(&mut self, term: usize, values: Numbers) -> Result<()> {
-        let whole = self.dropped.as_ref().map_or(&self.problem, |dropped| &dropped.whole);
+        let whole = self.whole();
         let terms = &whole.terms.terms;
-        let Some((_, matrix)) = terms.get(term) else {
+        if term >= terms.len() {
             return Err(Error::invalid(format!(
                 "there is no term {term}; the problem has {} terms, counted from 0",
                 terms.len()
             )));
-        };
-        let count = whole.grouping(term)?.map_or(matrix.stored(), |grouping| grouping.entries());
+        }
+        let count = whole.entries(term)?;
         if values.len() != count {
             return Err(Error::invalid(format!(
                 "{} new values for a matrix that stores {count}; expected one value per stored entry",

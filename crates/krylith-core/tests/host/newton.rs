@@ -2,6 +2,7 @@
 
 use krylith_core::comm::{Communicator, Team};
 use krylith_core::matrix::{Bsr, Dense};
+use krylith_core::memory::Numbers;
 use krylith_core::newton::{
     Forcing, Newton, NewtonEvent, NewtonObserver, NewtonOptions, NewtonOutcome, NewtonStep, NonlinearSystem,
 };
@@ -379,4 +380,51 @@ fn ranks_share_a_system_its_errors_and_its_end() {
     for found in ring(None, Some(2)) {
         assert_eq!(found.unwrap().0, NewtonOutcome::Interrupted);
     }
+}
+
+/// x³ = 8 on the nodes of a ring. Rows also store two zeros, which the solver drops. The values are in the
+/// memory of the system.
+struct Owner {
+    pattern: Bsr,
+    values: Vec<f64>,
+    evaluations: usize,
+}
+
+impl NonlinearSystem for Owner {
+    fn pattern(&self) -> &Bsr {
+        &self.pattern
+    }
+    fn residual(&mut self, x: &[f64], f: &mut [f64]) -> Result<()> {
+        f.iter_mut().zip(x).for_each(|(f, x)| *f = x.powi(3) - 8.0);
+        Ok(())
+    }
+    fn jacobian(&mut self, _: &[f64], _: &mut [f64]) -> Result<()> {
+        unreachable!("the values are in the memory of the system")
+    }
+    fn jacobian_in_own_memory(&mut self, x: &[f64]) -> Result<Option<Numbers<'_>>> {
+        self.evaluations += 1;
+        for (i, x) in x.iter().enumerate() {
+            let p = self.pattern.diagonal_position(i).unwrap();
+            self.values[p] = 3.0 * x * x;
+        }
+        Ok(Some(Numbers::from(&self.values[..])))
+    }
+}
+
+#[test]
+fn values_may_be_in_the_memory_of_the_system() {
+    let n = 300;
+    let mut col: Vec<u32> = (0..n).flat_map(|i| [i, (i + 1) % n, (i + 2) % n]).collect();
+    col.chunks_mut(3).for_each(|row| row.sort_unstable());
+    let n = n as usize;
+    let row_ptr = (0..=n).map(|i| 3 * i).collect();
+    let pattern = Bsr::new(1, n, n, row_ptr, col, vec![0.0; 3 * n]).unwrap();
+    let mut owner = Owner { pattern, values: vec![0.0; 3 * n], evaluations: 0 };
+    let mut newton = newton(NewtonOptions { rtol: 1e-12, ..NewtonOptions::default() });
+    let mut x = vec![1.5; n];
+    let report = newton.solve(&mut owner, &mut x).unwrap().clone();
+    assert!(report.converged() && x.iter().all(|x| (x - 2.0).abs() < 1e-9));
+    assert_eq!(owner.evaluations, report.steps.len());
+    let dropped = report.events.iter().filter(|e| e.detail.contains("stored zeros dropped")).count();
+    assert_eq!(dropped, 1, "the solver stays although it dropped zeros: {:?}", report.events);
 }

@@ -104,6 +104,31 @@ def lend_indices(array: Any) -> Any:
     return aligned(np.ascontiguousarray(array, dtype=dtype))
 
 
+def on_host(array: Any) -> np.ndarray:
+    """Return a float64 array as a contiguous NumPy array."""
+    if is_torch(array):
+        array = array.cpu().numpy()
+    elif on_device(array):
+        array = array.get() if hasattr(array, "get") else np.asarray(array)
+    return np.ascontiguousarray(array)
+
+
+def copy_like(array: Any, numbers: np.ndarray) -> Any:
+    """Return a copy of a NumPy array in the library and on the device of `array`, which has its shape."""
+    if is_torch(array):
+        import torch
+
+        return torch.from_numpy(numbers.copy()).to(array.device)
+    if not on_device(array):
+        return numbers.copy()
+    out = empty_like(array)
+    if hasattr(out, "set"):
+        out.set(numbers)
+        return out
+    out[...] = numbers
+    return out
+
+
 def zeros_like(array: Any) -> Any:
     """Return zeros of the same library, shape and device."""
     if type(array) is np.ndarray:

@@ -27,7 +27,8 @@ def solve_operators(
 def newton(
     system: System,
     residual: Callable[[np.ndarray], np.ndarray],
-    jacobian: Callable[[np.ndarray], np.ndarray],
+    jacobian: Callable[[np.ndarray], Any],
+    on_gpu: bool,
     x: np.ndarray,
     rtol: float,
     atol: float,

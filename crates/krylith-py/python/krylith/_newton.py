@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from krylith import _native
-from krylith._arrays import float64
+from krylith._arrays import copy_like, float64, lend, on_device, on_host
 from krylith._errors import ConvergenceWarning, InvalidInput
 from krylith._matrix import new_values, system_of
 from krylith._options import count, options_text, threads_of
@@ -93,10 +93,10 @@ def newton(
     residual : callable
         Returns F(x), an array of the shape of x.
     jacobian : callable
-        Returns ∂F/∂x at x, a sparse matrix on the host. Its pattern must always be the same; it is analysed
-        once.
+        Returns ∂F/∂x at x, a sparse matrix, on the host or on a GPU. Its pattern must always be the same; it is
+        analysed once. Values on a GPU stay there.
     x0 : array, shape (n,)
-        Initial guess.
+        Initial guess. If it is on a GPU, the functions get an x there, and the solution is there.
     method, precond, device, block, **options
         Options of the linear solves, the same as for `krylith.solve`.
     rtol, atol : float
@@ -128,28 +128,34 @@ def newton(
     ('converged', 0.14)
     """
     max_steps = options.pop("maxiter", max_steps)  # the name of earlier versions
-    x = np.array(x0, dtype=np.float64)
-    if x.ndim != 1:
-        raise InvalidInput(f"x0 has shape {x.shape}; expected (n,)")
+    x0 = float64(x0)
+    if x0.ndim != 1:
+        raise InvalidInput(f"x0 has shape {tuple(x0.shape)}; expected (n,)")
     check_callback(callback)
-    system, parts = system_of(jacobian(x.copy()), block, comm, threads_of(options))
+    x = on_host(x0).copy()
+    system, parts = system_of(jacobian(copy_like(x0, x)), block, comm, threads_of(options))
     parts = [one.kept() for one in parts]
     if len(parts) != 1:
         raise InvalidInput("the Jacobian is a Kronecker sum; expected a matrix")
-    if parts[0].gpu is not None:
-        raise InvalidInput(
-            "the Jacobian is on a GPU; return it on the host (the linear solves can still run on a GPU)"
-        )
+    gpu = parts[0].gpu
+    if device == "auto" and gpu is not None:
+        device = f"cuda:{gpu}"
 
-    def values(v: np.ndarray) -> np.ndarray:
-        return np.ascontiguousarray(new_values(jacobian(v), parts[0]))
+    def values(v: np.ndarray) -> Any:
+        new = new_values(jacobian(copy_like(x0, v)), parts[0])
+        if gpu is None:
+            return np.ascontiguousarray(new)
+        if not on_device(new):
+            raise InvalidInput("the Jacobian was on a GPU at first and is now on the host; return it in one place")
+        new = float64(new)
+        return lend(new), new
 
     def f(v: np.ndarray) -> np.ndarray:
-        return np.ascontiguousarray(float64(residual(v)).reshape(-1))
+        return on_host(float64(residual(copy_like(x0, v)))).reshape(-1)
 
     linear = options_text({"method": method, "precond": precond, "device": device}, options)
-    report = _native.newton(system, f, values, x, rtol, atol, count(max_steps, "max_steps") or 0, str(forcing), linear, callback)
-    solution = NewtonSolution(x, report)
+    report = _native.newton(system, f, values, gpu is not None, x, rtol, atol, count(max_steps, "max_steps") or 0, str(forcing), linear, callback)
+    solution = NewtonSolution(copy_like(x0, x), report)
     if not solution.converged:
         text = (
             f"krylith: Newton's method did not converge ({solution.outcome}): "

@@ -419,8 +419,10 @@ impl<S: Coarsen> Level<S> {
                 space.update_coefficients(a.product_mut(), &coefficients)
             };
             // New values may break the pattern that was found inside the blocks. Then a new operator is
-            // built.
-            if update().is_err() {
+            // built, on all ranks that share the level.
+            let broken = update().is_err();
+            let anew = if terms.halo.is_some() { space.any(broken)? } else { broken };
+            if anew {
                 *a = PointBlock::new(space, terms, precision, false)?;
             }
         }
