@@ -36,7 +36,17 @@ pub struct Ranks {
 /// The nodes of this rank. Local numbers count own nodes first, then ghosts.
 ///
 /// # Examples
-/// [`Ranks`] has one.
+/// ```
+/// use krylith::comm::{Communicator, Team};
+/// use krylith_problems::{nonlinear::by_text_on, share::Ranks};
+/// let shares = Team::run(2, |comm| {
+///     let artery = by_text_on("artery:300", &Ranks { comm, partition: Default::default() })?;
+///     Ok(artery.share().cloned())
+/// })?;
+/// let own: usize = shares.iter().flatten().map(|share| share.numbers().len()).sum();
+/// assert_eq!(Some(own), shares[0].as_ref().map(|share| share.nodes()));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Share {
     comm: Arc<dyn Communicator>,

@@ -7,6 +7,9 @@ use crate::{Error, Result};
 use rayon::prelude::*;
 use std::fmt::Display;
 
+/// Number of values that one task copies.
+const MANY: usize = 1 << 18;
+
 impl Csr {
     /// Creates a matrix from the three arrays of the format: slices of `i32`, `i64`, `u32`, `u64` or `usize`,
     /// or the memory of a GPU. Arrays on a GPU are copied and checked there, and stay there. Columns ascend
@@ -44,6 +47,19 @@ impl Csr {
     }
 }
 
+/// Copies new values to the host, with all threads if there are many.
+fn read(values: Numbers, to: &mut [f64]) -> Result<()> {
+    match values.as_host() {
+        Some(from) if from.len() == to.len() && from.len() > MANY => {
+            to.par_chunks_mut(MANY)
+                .zip(from.par_chunks(MANY))
+                .for_each(|(to, from)| to.copy_from_slice(from));
+            Ok(())
+        }
+        _ => values.read(to),
+    }
+}
+
 impl Csr {
     /// Replaces the values under the same pattern. Values in device memory stay there until the host needs
     /// them.
@@ -57,7 +73,7 @@ impl Csr {
             *self = Self::from_storage(storage);
             return Ok(());
         }
-        values.read(self.values_mut())?;
+        read(values, self.values_mut())?;
         self.check_finite()
     }
 }
@@ -75,7 +91,7 @@ impl Bsr {
             *self = self.with_storage(storage);
             return Ok(());
         }
-        values.read(self.values_mut())?;
+        read(values, self.values_mut())?;
         self.check_finite()
     }
 
