@@ -3,8 +3,8 @@
 use crate::failure::{Failure, Result};
 use crate::system::System;
 use comfy_table::{CellAlignment, Table, presets};
-use krylith_core::partition::enough_rows;
-use krylith_core::partition::{Partitioner, Quality};
+use krylith_core::Error;
+use krylith_core::partition::{Partition, Partitioner, Quality, enough_rows};
 use krylith_core::text::{bytes, count, plural};
 
 /// Rejects more ranks than block rows.
@@ -34,26 +34,31 @@ pub fn table(system: &System, ranks: usize) -> Result<Vec<String>> {
         heads.map(|head| if narrow { head.replace("sent, most", "sent") } else { head.into() }),
     ));
     let mut missing = Vec::new();
-    for way in Partitioner::ALL {
-        let points = system.coordinates.as_deref();
-        if way == Partitioner::Geometric && points.is_none() {
-            missing.push(format!(
-                "{}: the coordinates of the nodes are not known; name them in a system.toml",
-                way.name()
-            ));
-            continue;
-        }
-        let partition = match way.partition(&terms, points, ranks) {
+    let points = system.coordinates.as_deref();
+    let nodes = system.order.nodes;
+    let grid = system.grid.filter(|grid| grid.iter().product::<usize>() == nodes);
+    let boxes = grid.map(|grid| ("boxes", Partition::boxes(grid, ranks, None)));
+    let ways = Partitioner::ALL.into_iter().map(|way| {
+        let partition = match (way, points) {
+            (Partitioner::Geometric, None) => {
+                Err(Error::invalid("the coordinates of the nodes are not known; name them in a system.toml"))
+            }
+            _ => way.partition(&terms, points, ranks),
+        };
+        (way.name(), partition)
+    });
+    for (name, partition) in ways.chain(boxes) {
+        let partition = match partition {
             Ok(partition) => partition,
             // A partitioner that does not suit the system does not prevent the others.
             Err(e) => {
-                missing.push(format!("{}: {e}", way.name()));
+                missing.push(format!("{name}: {e}"));
                 continue;
             }
         };
         let quality = Quality::of(&terms, &partition)?;
         table.add_row(shown([
-            way.name().to_string(),
+            name.to_string(),
             format!("{:.3}", quality.rows_over_mean()),
             format!("{:.3}", quality.blocks_over_mean()),
             count(quality.cut()),

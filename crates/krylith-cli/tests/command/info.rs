@@ -23,6 +23,8 @@ fn each_way_has_its_quality() {
         let share: f64 = words[2].parse().unwrap();
         assert!((1.0..1.05).contains(&share), "{words:?}");
     }
+    let words = line(&f.line("info laplace:8x8x8 --ranks 8").works().out, "boxes").join(" ");
+    assert_eq!(words, "boxes 1.000 1.000 384 384 B 3.0 KiB 3 57.8 %");
     let ran = f.line("info stokes:4x4x4 --ranks 1");
     assert_eq!(line(&ran.works().out, "graph").join(" "), "graph 1.000 1.000 0 0 B 0 B 0 0.0 %");
 }

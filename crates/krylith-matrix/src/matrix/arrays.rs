@@ -7,9 +7,6 @@ use crate::{Error, Result};
 use rayon::prelude::*;
 use std::fmt::Display;
 
-/// Number of values that one task copies.
-const MANY: usize = 1 << 18;
-
 impl Csr {
     /// Creates a matrix from the three arrays of the format: slices of `i32`, `i64`, `u32`, `u64` or `usize`,
     /// or the memory of a GPU. Arrays on a GPU are copied and checked there, and stay there. Columns ascend
@@ -47,19 +44,6 @@ impl Csr {
     }
 }
 
-/// Copies new values to the host, with all threads if there are many.
-fn read(values: Numbers, to: &mut [f64]) -> Result<()> {
-    match values.as_host() {
-        Some(from) if from.len() == to.len() && from.len() > MANY => {
-            to.par_chunks_mut(MANY)
-                .zip(from.par_chunks(MANY))
-                .for_each(|(to, from)| to.copy_from_slice(from));
-            Ok(())
-        }
-        _ => values.read(to),
-    }
-}
-
 impl Csr {
     /// Replaces the values under the same pattern. Values in device memory stay there until the host needs
     /// them.
@@ -73,7 +57,10 @@ impl Csr {
             *self = Self::from_storage(storage);
             return Ok(());
         }
-        read(values, self.values_mut())?;
+        match values.as_host().filter(|values| values.len() == self.nonzeros()) {
+            Some(values) => self.storage_mut().set_host_values(values),
+            None => values.read(self.values_mut())?,
+        }
         self.check_finite()
     }
 }
@@ -91,7 +78,10 @@ impl Bsr {
             *self = self.with_storage(storage);
             return Ok(());
         }
-        read(values, self.values_mut())?;
+        match values.as_host().filter(|values| values.len() == self.stored()) {
+            Some(values) => self.storage_mut().set_host_values(values),
+            None => values.read(self.values_mut())?,
+        }
         self.check_finite()
     }
 
@@ -379,6 +369,25 @@ mod tests {
         refused(&[0, 2, 3, 4], &[1, 0, 1, 2], "row 0 are not sorted");
         refused(&[0, 2, 3], &[0, 1, 1], "3 row pointers for 3 rows");
         refused(&[], &[], "0 row pointers");
+    }
+
+    /// Many values are copied by several tasks, into own memory or, if it is shared, into new memory.
+    #[test]
+    fn many_new_values_leave_those_of_a_copy() {
+        let n = 600_000;
+        let ptr = (0..=n).collect();
+        let mut a = Csr::new(n, n, ptr, (0..n as u32).collect(), vec![1.0; n]).unwrap();
+        let new = |factor: f64| (0..n).map(|i| factor * i as f64).collect::<Vec<f64>>();
+        a.update_values(&new(2.0)).unwrap();
+        assert!(a.values() == new(2.0));
+        let copy = a.clone();
+        a.update_values(&new(3.0)).unwrap();
+        assert!(a.values() == new(3.0) && copy.values() == new(2.0));
+        drop(copy);
+        let place = a.values().as_ptr();
+        a.update_values(&new(4.0)).unwrap();
+        assert!(a.values() == new(4.0) && a.values().as_ptr() == place);
+        assert!(a.update_values(&new(1.0)[1..]).is_err());
     }
 
     #[test]

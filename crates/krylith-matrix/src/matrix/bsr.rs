@@ -250,6 +250,11 @@ impl Bsr {
         &self.storage
     }
 
+    #[doc(hidden)]
+    pub fn storage_mut(&mut self) -> &mut Storage {
+        &mut self.storage
+    }
+
     /// The same matrix with its arrays in another storage.
     #[doc(hidden)]
     pub fn with_storage(&self, storage: Storage) -> Self {

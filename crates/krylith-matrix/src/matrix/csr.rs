@@ -159,6 +159,11 @@ impl Csr {
         &self.storage
     }
 
+    #[doc(hidden)]
+    pub fn storage_mut(&mut self) -> &mut Storage {
+        &mut self.storage
+    }
+
     /// Creates a matrix from arrays that were checked on the device that holds them.
     #[doc(hidden)]
     pub fn from_storage(storage: Storage) -> Self {

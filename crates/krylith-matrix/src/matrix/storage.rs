@@ -6,7 +6,11 @@
 
 use crate::memory::{Numbers, OnDevice, Pattern};
 use crate::{Error, Result};
+use rayon::prelude::*;
 use std::sync::{Arc, OnceLock};
+
+/// Number of values that one task copies.
+const COPIED: usize = 1 << 18;
 
 /// A pattern shared by several matrices.
 pub type SharedPattern = Arc<OnceLock<Pattern>>;
@@ -191,6 +195,28 @@ impl Storage {
         }
         let values = Arc::get_mut(&mut self.values).and_then(OnceLock::get_mut);
         values.map_or(&mut [], |values| &mut values[..])
+    }
+
+    /// Replaces the values by as many others from the host, with all threads if there are many. The old values
+    /// are not read. Memory that other matrices share is left to them.
+    pub fn set_host_values(&mut self, from: &[f64]) {
+        if let Some(device) = self.device.take() {
+            // The pattern is still needed when the device's copy is dropped.
+            self.pattern.get_or_init(|| device.pattern().unwrap_or_else(|e| panic!("{e}")));
+        }
+        let own = Arc::get_mut(&mut self.values).and_then(OnceLock::get_mut);
+        match own.filter(|own| own.len() == from.len()) {
+            Some(own) if from.len() <= COPIED => own.copy_from_slice(from),
+            Some(own) => {
+                let parts = own.par_chunks_mut(COPIED).zip(from.par_chunks(COPIED));
+                parts.for_each(|(to, from)| to.copy_from_slice(from));
+            }
+            None if from.len() <= COPIED => self.values = Arc::new(OnceLock::from(from.to_vec())),
+            None => {
+                let new: Vec<f64> = from.par_iter().with_min_len(COPIED).copied().collect();
+                self.values = Arc::new(OnceLock::from(new));
+            }
+        }
     }
 
     /// True if both are known to share one pattern, without comparing entries.
