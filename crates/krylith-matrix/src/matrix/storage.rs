@@ -197,8 +197,8 @@ impl Storage {
         values.map_or(&mut [], |values| &mut values[..])
     }
 
-    /// Replaces the values by as many others from the host, with all threads if there are many. The old values
-    /// are not read. Memory that other matrices share is left to them.
+    /// Replaces the values by as many others from the host, with all threads if there are many. The old
+    /// values are not read. Memory that other matrices share is left to them.
     pub fn set_host_values(&mut self, from: &[f64]) {
         if let Some(device) = self.device.take() {
             // The pattern is still needed when the device's copy is dropped.
