@@ -36,6 +36,28 @@ pub fn with_ghosts(comm: &dyn Communicator, halo: &Halo, run: usize, own: &[f64]
     Ok(all)
 }
 
+impl Halo {
+    /// This rank's numbers followed by those of its ghosts, with `run` numbers per node. For what a program
+    /// evaluates between solves; products within a solve have their own exchange. Collective.
+    ///
+    /// # Errors
+    /// A vector of the wrong length; a rank that is gone or failed.
+    ///
+    /// ```
+    /// use krylith::{comm::{Communicator, Team}, partition::Halo};
+    /// let all = Team::run(2, |comm| {
+    ///     let own = [comm.rank() as u64];
+    ///     let (halo, _) = Halo::build(&*comm, &own, [0, 1])?;
+    ///     halo.with_ghosts(&*comm, 1, &[10.0 + comm.rank() as f64])
+    /// })?;
+    /// assert_eq!(all, [[10.0, 11.0], [11.0, 10.0]]);
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn with_ghosts(&self, comm: &dyn Communicator, run: usize, own: &[f64]) -> Result<Vec<f64>> {
+        with_ghosts(comm, self, run, own)
+    }
+}
+
 /// Sends the numbers of every ghost, which follow this rank's own in `all`, to the ghost's owner. There
 /// `join` combines them with the owner's number, rank by rank. The numbers of ghosts in `all` are unchanged.
 /// Collective.

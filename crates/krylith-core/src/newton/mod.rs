@@ -61,19 +61,19 @@
 //! use krylith::comm::{Communicator, Team};
 //! use krylith::matrix::{Bsr, Dense};
 //! use krylith::newton::{Newton, NewtonOptions, NonlinearSystem};
-//! use krylith::partition::{RowBlocks, Rows, distribute, with_ghosts};
+//! use krylith::partition::{RowBlocks, Rows, distribute};
 //! use krylith::{Problem, partition::Part};
 //!
 //! /// xᵢ³ + xᵢ − xⱼ = 1 for two nodes i and j, one on each rank.
 //! struct Pair<'a> { comm: std::sync::Arc<dyn Communicator>, part: &'a Part }
 //!
 //! impl NonlinearSystem for Pair<'_> {
-//!     fn pattern(&self) -> &Bsr { self.part.terms.terms()[0].1 }
+//!     fn pattern(&self) -> &Bsr { &self.part.terms.terms()[0].1 }
 //!     fn problem(&self) -> krylith::Result<Problem<'_>> {
 //!         Problem::part(self.comm.clone(), self.part.clone())
 //!     }
 //!     fn residual(&mut self, x: &[f64], f: &mut [f64]) -> krylith::Result<()> {
-//!         let x = with_ghosts(&*self.comm, &self.part.halo, 1, x)?; // own numbers, then ghosts
+//!         let x = self.part.halo.with_ghosts(&*self.comm, 1, x)?; // own numbers, then ghosts
 //!         Ok(f[0] = x[0].powi(3) + x[0] - x[1] - 1.0)
 //!     }
 //!     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> krylith::Result<()> {
