@@ -22,7 +22,7 @@ use std::path::Path;
 
 use crate::flow::{Flow, Fluid};
 use crate::nonlinear::{Cells, Field, NonlinearProblem, Picture};
-use crate::share::{Ranks, Share};
+use crate::share::{self, Ranks, Share};
 use crate::spec::Spec;
 use crate::tets::{Disc, Layers, Numbering, TetMesh, area, dot, extrude, gmsh, slice};
 
@@ -125,11 +125,11 @@ impl Artery {
                 "an artery with re={re}, dt={dt}, steps={steps}: expected positive finite numbers"
             )));
         }
-        mesh.surface("outlet")?;
-        let (profile, radius) = profile(&mesh)?;
+        let inflow = mesh.surface("outlet").and_then(|_| profile(&mesh));
+        let (profile, radius) = share::made(ranks, inflow)?;
         let n = mesh.points().len();
         let mut fixed = vec![[false; 4]; n];
-        let walls = TetMesh::nodes_of(mesh.surface("wall")?);
+        let walls = TetMesh::nodes_of(share::made(ranks, mesh.surface("wall"))?);
         for &p in walls.iter().chain(profile.iter().map(|(p, _)| p)) {
             fixed[p as usize] = [true, true, true, false];
         }
@@ -163,17 +163,16 @@ impl Artery {
             steps: spec.whole("steps", 1..=1_000_000_000)? as usize,
         };
         let mesh = match spec.label.parse::<usize>() {
-            Ok(nodes) => mesh(nodes)?,
+            Ok(nodes) => mesh(nodes),
             Err(_) if Path::new(&spec.label).extension().is_some_and(|e| e == "msh") => {
-                gmsh::read(&spec.label)?
+                gmsh::read(&spec.label)
             }
-            Err(_) => {
-                return Err(Error::invalid(format!(
-                    "problem artery: `{}`: expected a number of nodes or a file of Gmsh that ends in .msh",
-                    spec.label
-                )));
-            }
+            Err(_) => Err(Error::invalid(format!(
+                "problem artery: `{}`: expected a number of nodes or a file of Gmsh that ends in .msh",
+                spec.label
+            ))),
         };
+        let mesh = share::made(ranks, mesh)?;
         let artery = Self::build(mesh, options, ranks)?;
         Ok(Self { spec: spec.full(), ..artery })
     }

@@ -154,6 +154,14 @@ pub(crate) fn problem<'a>(system: &'a impl NonlinearSystem, share: Option<&'a Sh
     }
 }
 
+/// Returns the same error on every rank, if one of them failed to read or make its mesh. Collective.
+pub(crate) fn made<T>(ranks: Option<&Ranks>, own: Result<T>) -> Result<T> {
+    match ranks {
+        None => own,
+        Some(ranks) => agree(&*ranks.comm, own),
+    }
+}
+
 /// Returns the same error on every rank that shares the problem, if there is one. Collective.
 pub(crate) fn agreed<T>(share: Option<&Share>, own: Result<T>) -> Result<T> {
     match share {

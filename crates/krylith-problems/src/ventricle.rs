@@ -19,7 +19,7 @@ use rayon::prelude::*;
 use std::f64::consts::PI;
 
 use crate::nonlinear::{Cells, Field, NonlinearProblem, Picture};
-use crate::share::{Ranks, Share};
+use crate::share::{self, Ranks, Share};
 use crate::solid::{Material, Solid};
 use crate::spec::Spec;
 use crate::tets::{Disc, Layers, Numbering, TetMesh, extrude, slice};
@@ -123,7 +123,7 @@ impl Ventricle {
         if steps == 0 {
             return Err(Error::invalid("a ventricle of 0 time steps; expected at least 1"));
         }
-        let mesh = mesh(options.cells)?;
+        let mesh = share::made(ranks, mesh(options.cells))?;
         let n = mesh.points().len();
         let mut given = vec![None; n];
         TetMesh::nodes_of(mesh.surface("base")?).iter().for_each(|&p| given[p as usize] = Some([0.0; 3]));

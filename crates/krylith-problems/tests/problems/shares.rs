@@ -135,3 +135,20 @@ fn more_ranks_than_nodes_and_unfit_partitions_are_refused_on_every_rank() {
         }
     }
 }
+
+/// A host without the file of the mesh, for example.
+#[test]
+fn a_rank_without_a_mesh_ends_all() {
+    for other in ["artery:missing.msh", "artery:4"] {
+        let found = Team::run(3, |comm| {
+            let text = if comm.rank() == 1 { other } else { "artery:300" };
+            let ranks = Ranks { comm, partition: Default::default() };
+            Ok(by_text_on(text, &ranks).err().map(|e| e.to_string()))
+        })
+        .unwrap();
+        let words = if other.ends_with("msh") { "missing.msh" } else { "at least 18" };
+        for message in found {
+            assert!(message.as_deref().is_some_and(|m| m.contains(words)), "{message:?}");
+        }
+    }
+}
