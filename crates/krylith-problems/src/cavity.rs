@@ -111,7 +111,7 @@ impl Cavity {
                 own_rows(nodes, 0..n as u64, None).blocks(B, n)?
             }
             Some(ranks) => {
-                let graph = share::made(Some(ranks), own_rows(nodes, 0..n as u64, None).blocks(1, n))?.0;
+                let graph = agree(&*ranks.comm, own_rows(nodes, 0..n as u64, None).blocks(1, n))?.0;
                 let points: Vec<_> = (0..n).map(|i| coordinate(nodes, i)).collect();
                 let cut = Cut::new(&graph, &points, Some([nx, ny, 1]), ranks);
                 let cut = agree(&*ranks.comm, cut)?;

@@ -6,7 +6,7 @@ use krylith_core::comm::{Communicator, agree};
 use krylith_core::matrix::Bsr;
 use krylith_core::newton::NonlinearSystem;
 use krylith_core::operator::Terms;
-use krylith_core::partition::{Halo, Numbering, PartitionSpec, choose, with_ghosts};
+use krylith_core::partition::{Halo, Numbering, PartitionSpec, choose};
 use krylith_core::{Problem, Result};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -116,12 +116,6 @@ impl Share {
     pub fn reason(&self) -> &str {
         &self.reason
     }
-
-    /// Returns the sum over all ranks. Collective.
-    pub(crate) fn sum<const N: usize>(&self, mut own: [f64; N]) -> Result<[f64; N]> {
-        self.comm.sum(&mut own)?;
-        Ok(own)
-    }
 }
 
 /// Returns the numbers of own nodes followed by those of ghosts, with `run` numbers a node. Collective.
@@ -131,7 +125,7 @@ impl Share {
 pub(crate) fn local<'x>(share: Option<&Share>, run: usize, own: &'x [f64]) -> Result<Cow<'x, [f64]>> {
     match share {
         None => Ok(Cow::Borrowed(own)),
-        Some(share) => Ok(Cow::Owned(with_ghosts(&*share.comm, &share.halo, run, own)?)),
+        Some(share) => Ok(Cow::Owned(share.halo.with_ghosts(&*share.comm, run, own)?)),
     }
 }
 
@@ -171,6 +165,7 @@ pub(crate) fn agreed<T>(share: Option<&Share>, own: Result<T>) -> Result<T> {
 }
 
 /// Returns the sum over the ranks that share the problem, if there are several. Collective.
-pub(crate) fn summed<const N: usize>(share: Option<&Share>, own: [f64; N]) -> Result<[f64; N]> {
-    share.map_or(Ok(own), |share| share.sum(own))
+pub(crate) fn summed<const N: usize>(share: Option<&Share>, mut own: [f64; N]) -> Result<[f64; N]> {
+    share.map_or(Ok(()), |share| share.comm.sum(&mut own))?;
+    Ok(own)
 }

@@ -5,37 +5,6 @@ use super::Halo;
 use crate::comm::Communicator;
 use crate::{Error, Result};
 
-/// This rank's numbers followed by those of its ghosts, with `run` numbers per node. Collective.
-///
-/// # Errors
-/// A vector of the wrong length; a rank that is gone or failed.
-pub fn with_ghosts(comm: &dyn Communicator, halo: &Halo, run: usize, own: &[f64]) -> Result<Vec<f64>> {
-    if own.len() != halo.own * run {
-        return Err(Error::invalid(format!(
-            "a vector has {} numbers, but {} nodes of this rank with {run} numbers each need {}",
-            own.len(),
-            halo.own,
-            halo.own * run
-        )));
-    }
-    let mut out = vec![Vec::new(); comm.size()];
-    for n in &halo.neighbours {
-        out[n.rank] = halo.send[n.send.clone()]
-            .iter()
-            .flat_map(|&node| &own[node as usize * run..][..run])
-            .flat_map(|v| v.to_le_bytes())
-            .collect();
-    }
-    let received = comm.all_to_all(out)?;
-    let mut all = own.to_vec();
-    all.resize((halo.own + halo.ghosts) * run, 0.0);
-    for n in &halo.neighbours {
-        let ghosts = &mut all[(halo.own + n.receive.start) * run..(halo.own + n.receive.end) * run];
-        from_bytes(&received[n.rank], n.rank, ghosts)?;
-    }
-    Ok(all)
-}
-
 impl Halo {
     /// This rank's numbers followed by those of its ghosts, with `run` numbers per node. For what a program
     /// evaluates between solves; products within a solve have their own exchange. Collective.
@@ -54,7 +23,30 @@ impl Halo {
     /// # Ok::<(), krylith::Error>(())
     /// ```
     pub fn with_ghosts(&self, comm: &dyn Communicator, run: usize, own: &[f64]) -> Result<Vec<f64>> {
-        with_ghosts(comm, self, run, own)
+        if own.len() != self.own * run {
+            return Err(Error::invalid(format!(
+                "a vector has {} numbers, but {} nodes of this rank with {run} numbers each need {}",
+                own.len(),
+                self.own,
+                self.own * run
+            )));
+        }
+        let mut out = vec![Vec::new(); comm.size()];
+        for n in &self.neighbours {
+            out[n.rank] = self.send[n.send.clone()]
+                .iter()
+                .flat_map(|&node| &own[node as usize * run..][..run])
+                .flat_map(|v| v.to_le_bytes())
+                .collect();
+        }
+        let received = comm.all_to_all(out)?;
+        let mut all = own.to_vec();
+        all.resize((self.own + self.ghosts) * run, 0.0);
+        for n in &self.neighbours {
+            let ghosts = &mut all[(self.own + n.receive.start) * run..(self.own + n.receive.end) * run];
+            from_bytes(&received[n.rank], n.rank, ghosts)?;
+        }
+        Ok(all)
     }
 }
 

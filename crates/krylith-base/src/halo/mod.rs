@@ -10,7 +10,6 @@ mod numbers;
 
 #[doc(hidden)]
 pub use ghosts::to_owners;
-pub use ghosts::with_ghosts;
 #[doc(hidden)]
 pub use ghosts::{from_bytes, to_bytes};
 #[doc(hidden)]

@@ -5,7 +5,7 @@ use crate::comm::wire::{Array, MessageBuilder, Reader};
 use crate::comm::{Communicator, agree, gather};
 use crate::matrix::{Csr, Dense};
 use crate::operator::Terms;
-use crate::partition::{RowBlocks, RowNumbers, Rows, distribute, with_ghosts};
+use crate::partition::{RowBlocks, RowNumbers, Rows, distribute};
 use crate::{Error, Result};
 use rayon::prelude::*;
 
@@ -29,7 +29,7 @@ pub(crate) fn whole(comm: &dyn Communicator, terms: &Terms, own: &Csr, rows: &[u
     // Numbers are exact as f64: there are at most `MOST`.
     let nodes: Vec<f64> = rows.iter().step_by(block).map(|&row| (row / block as u64) as f64).collect();
     let nodes = match &terms.halo {
-        Some(halo) => with_ghosts(comm, halo, 1, &nodes)?,
+        Some(halo) => halo.with_ghosts(comm, 1, &nodes)?,
         None => nodes,
     };
     let column = |j: u32| nodes[j as usize / block] as u32 * block as u32 + j % block as u32;

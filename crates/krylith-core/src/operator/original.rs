@@ -3,7 +3,6 @@
 
 use crate::Result;
 use crate::comm::Communicator;
-use crate::halo::with_ghosts;
 use crate::operator::Terms;
 use crate::space::other_unit;
 use crate::twofold::Twofold;
@@ -122,7 +121,7 @@ impl OriginalSystem<'_> {
             None => Ok(Cow::Borrowed(x)),
             Some(halo) => {
                 let run = self.terms.block() * self.terms.stages();
-                with_ghosts(self.comm, halo, run, x).map(Cow::Owned)
+                halo.with_ghosts(self.comm, run, x).map(Cow::Owned)
             }
         }
     }

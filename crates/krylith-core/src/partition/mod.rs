@@ -33,7 +33,7 @@ pub mod replicated {
     pub use crate::operator::cuts::*;
 }
 
-pub use crate::halo::{Halo, Neighbour, Numbering, RowNumbers, with_ghosts};
+pub use crate::halo::{Halo, Neighbour, Numbering, RowNumbers};
 pub use choose::{MANY_GHOSTS, PartitionSpec, choose, enough_rows};
 pub use distribute::{RowBlocks, Rows, distribute};
 pub use partitioner::{Partition, Partitioner, contiguous};

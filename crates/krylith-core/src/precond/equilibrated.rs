@@ -15,7 +15,7 @@
 //! N numbers.
 
 use crate::comm::{Communicator, agree};
-use crate::halo::{to_owners, with_ghosts};
+use crate::halo::to_owners;
 use crate::matrix::{Arrays, Bsr};
 use crate::operator::{
     ColumnMaxima, LinearOperator, Terms, for_blocks_mut, fresh_key, row_maxima, with_block,
@@ -92,7 +92,7 @@ impl Scaling {
             divide(&mut r, &row_max);
             divide(&mut c[..column_max.len()], &column_max);
             if let Some(halo) = &terms.halo {
-                c = with_ghosts(comm, halo, b, &c[..own])?;
+                c = halo.with_ghosts(comm, b, &c[..own])?;
             }
         }
         for factors in [&mut r, &mut c] {

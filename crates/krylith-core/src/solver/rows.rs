@@ -20,7 +20,6 @@ use crate::memory::{Numbers, NumbersMut};
 use crate::method::MethodName;
 use crate::operator::Terms;
 use crate::options::Options;
-use crate::partition::with_ghosts;
 use crate::problem::Problem;
 use crate::space::{Observer, Outcome, Progress, Stop};
 use rayon::prelude::*;
@@ -385,7 +384,7 @@ fn scaled(problem: &Problem, left: &[f64], right: Option<&[f64]>) -> Result<Term
     let terms = &problem.terms;
     let b = terms.block();
     let right = match (&terms.halo, right) {
-        (Some(halo), Some(right)) => Some(Cow::Owned(with_ghosts(&*problem.comm, halo, b, right)?)),
+        (Some(halo), Some(right)) => Some(Cow::Owned(halo.with_ghosts(&*problem.comm, b, right)?)),
         (_, right) => right.map(Cow::Borrowed),
     };
     let of = |a: &Bsr| {

@@ -6,7 +6,7 @@ use krylith_core::memory::Numbers;
 use krylith_core::newton::{
     Forcing, Newton, NewtonEvent, NewtonObserver, NewtonOptions, NewtonOutcome, NewtonStep, NonlinearSystem,
 };
-use krylith_core::partition::{Part, RowBlocks, Rows, distribute, with_ghosts};
+use krylith_core::partition::{Part, RowBlocks, Rows, distribute};
 use krylith_core::{Options, Outcome, Problem, Progress, Result};
 use std::ops::ControlFlow;
 
@@ -318,7 +318,7 @@ impl NonlinearSystem for Ring<'_> {
         Problem::part(self.comm.clone(), self.part.clone())
     }
     fn residual(&mut self, x: &[f64], f: &mut [f64]) -> Result<()> {
-        let all = with_ghosts(&*self.comm, &self.part.halo, 1, x)?;
+        let all = self.part.halo.with_ghosts(&*self.comm, 1, x)?;
         self.evaluations += 1;
         if self.fails == Some(self.comm.rank()) && self.evaluations == 2 {
             return Err(krylith_core::Error::invalid("the material has no state"));

@@ -52,14 +52,9 @@ impl Csr {
     /// A wrong length; a value that is not finite. In the second case the matrix already holds the new
     /// values.
     pub fn update_values<'a>(&mut self, values: impl Into<Numbers<'a>>) -> Result<()> {
-        let values = values.into();
-        if let Some(storage) = self.storage().with_values_of(values, self.nonzeros())? {
-            *self = Self::from_storage(storage);
-            return Ok(());
-        }
-        match values.as_host().filter(|values| values.len() == self.nonzeros()) {
-            Some(values) => self.storage_mut().set_host_values(values),
-            None => values.read(self.values_mut())?,
+        let (values, stored) = (values.into(), self.nonzeros());
+        if self.storage_mut().replace_values(values, stored)? {
+            return Ok(()); // checked on the device
         }
         self.check_finite()
     }
@@ -73,14 +68,9 @@ impl Bsr {
     /// A wrong length; a value that is not finite. In the second case the matrix already holds the new
     /// values.
     pub fn update_values<'a>(&mut self, values: impl Into<Numbers<'a>>) -> Result<()> {
-        let values = values.into();
-        if let Some(storage) = self.storage().with_values_of(values, self.stored())? {
-            *self = self.with_storage(storage);
-            return Ok(());
-        }
-        match values.as_host().filter(|values| values.len() == self.stored()) {
-            Some(values) => self.storage_mut().set_host_values(values),
-            None => values.read(self.values_mut())?,
+        let (values, stored) = (values.into(), self.stored());
+        if self.storage_mut().replace_values(values, stored)? {
+            return Ok(()); // checked on the device
         }
         self.check_finite()
     }

@@ -185,10 +185,7 @@ impl Storage {
     /// The values on the host, for changes. Values on a device no longer belong to this matrix afterwards.
     pub fn values_mut(&mut self) -> &mut [f64] {
         self.values();
-        if let Some(device) = self.device.take() {
-            // The pattern is still needed when the device's copy is dropped.
-            self.pattern.get_or_init(|| device.pattern().unwrap_or_else(|e| panic!("{e}")));
-        }
+        self.leave_device();
         if Arc::get_mut(&mut self.values).is_none() {
             let own = self.values().to_vec();
             self.values = Arc::new(OnceLock::from(own));
@@ -197,25 +194,40 @@ impl Storage {
         values.map_or(&mut [], |values| &mut values[..])
     }
 
-    /// Replaces the values by as many others from the host, with all threads if there are many. The old
-    /// values are not read. Memory that other matrices share is left to them.
-    pub fn set_host_values(&mut self, from: &[f64]) {
-        if let Some(device) = self.device.take() {
-            // The pattern is still needed when the device's copy is dropped.
-            self.pattern.get_or_init(|| device.pattern().unwrap_or_else(|e| panic!("{e}")));
+    /// Replaces the values by `values`, of which there must be `stored`. Those in device memory stay there.
+    /// Those of the host are copied with all threads if they are many, and the old values are not read:
+    /// memory that other matrices share is left to them. Returns true if the values are on a device, which
+    /// has checked them.
+    ///
+    /// # Errors
+    /// A wrong length; a device that failed.
+    pub fn replace_values(&mut self, values: Numbers, stored: usize) -> Result<bool> {
+        if let Some(changed) = self.with_values_of(values, stored)? {
+            *self = changed;
+            return Ok(true);
         }
-        let own = Arc::get_mut(&mut self.values).and_then(OnceLock::get_mut);
-        match own.filter(|own| own.len() == from.len()) {
-            Some(own) if from.len() <= COPIED => own.copy_from_slice(from),
-            Some(own) => {
-                let parts = own.par_chunks_mut(COPIED).zip(from.par_chunks(COPIED));
+        let Some(from) = values.as_host().filter(|from| from.len() == stored) else {
+            return values.read(self.values_mut()).map(|()| false);
+        };
+        self.leave_device();
+        if Arc::get_mut(&mut self.values).and_then(OnceLock::get_mut).is_none_or(|own| own.len() != stored) {
+            self.values = Arc::new(OnceLock::from(vec![0.0; stored])); // pages that the copy touches first
+        }
+        let to = Arc::get_mut(&mut self.values).and_then(OnceLock::get_mut).map_or(&mut [][..], |own| own);
+        match stored > COPIED {
+            true => {
+                let parts = to.par_chunks_mut(COPIED).zip(from.par_chunks(COPIED));
                 parts.for_each(|(to, from)| to.copy_from_slice(from));
             }
-            None if from.len() <= COPIED => self.values = Arc::new(OnceLock::from(from.to_vec())),
-            None => {
-                let new: Vec<f64> = from.par_iter().with_min_len(COPIED).copied().collect();
-                self.values = Arc::new(OnceLock::from(new));
-            }
+            false => to.copy_from_slice(from),
+        }
+        Ok(false)
+    }
+
+    /// Gives up the copy on a device, and keeps the pattern, which is still needed.
+    fn leave_device(&mut self) {
+        if let Some(device) = self.device.take() {
+            self.pattern.get_or_init(|| device.pattern().unwrap_or_else(|e| panic!("{e}")));
         }
     }
 

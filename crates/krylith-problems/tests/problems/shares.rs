@@ -69,7 +69,7 @@ fn rows_of_ranks_are_those_of_one_process() {
             assert!(farthest(&f, &own(&*problem, &first.0)) < 1e-13, "{text}: F");
             let b = problem.pattern().block();
             let halo = problem.problem()?.terms().halo().unwrap().clone();
-            let local = krylith_core::partition::with_ghosts(&*comm, &halo, b, &own(&*problem, &v))?;
+            let local = halo.with_ghosts(&*comm, b, &own(&*problem, &v))?;
             let y = product(&mut *problem, &mine, &local);
             assert!(farthest(&y, &own(&*problem, &first.1)) < 1e-12, "{text}: J");
             assert_eq!(problem.next_step(&mut mine)?, more, "{text}");

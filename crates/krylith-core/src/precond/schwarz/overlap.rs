@@ -10,7 +10,7 @@ use crate::Result;
 use crate::comm::{Communicator, agree};
 use crate::matrix::Bsr;
 use crate::operator::Terms;
-use crate::partition::{Halo, RowNumbers, Subdomains, with_ghosts};
+use crate::partition::{Halo, RowNumbers, Subdomains};
 use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
 
@@ -126,7 +126,7 @@ impl<'a> Known<'a> {
             known.places.sort_unstable();
             // Numbers below 2⁵³ are exact in f64.
             let all: Vec<f64> = known.numbers.iter().map(|&g| g as f64).collect();
-            let all = with_ghosts(comm, halo, 1, &all)?;
+            let all = halo.with_ghosts(comm, 1, &all)?;
             for neighbour in &halo.neighbours {
                 for &global in &all[own..][neighbour.receive.clone()] {
                     known.name(global as u64, neighbour.rank);

@@ -7,7 +7,7 @@ use super::ghosts::Columns;
 use super::{LocalProblem, PrecondInfo, Preconditioner, SharedOperator, by_name};
 use crate::comm::agree;
 use crate::fields::{Field, Fields};
-use crate::halo::{Halo, RowNumbers, with_ghosts};
+use crate::halo::{Halo, RowNumbers};
 use crate::matrix::{Bsr, Csr, Dense};
 use crate::operator::{PointBlock, Terms};
 use crate::precond::assemble::{Grouped, Numbered};
@@ -166,7 +166,7 @@ impl Layout {
                 codes[i as usize] = f as f64 * FIELD + (block * size + k % size) as f64;
             }
         }
-        let codes = with_ghosts(local.comm, halo, b, &codes)?;
+        let codes = halo.with_ghosts(local.comm, b, &codes)?;
         let (sets, columns) = (Vec::new(), Vec::new());
         let mut made = Self { sets, columns, ghosts: Vec::new(), width };
         for (f, own) in fields.iter().enumerate() {

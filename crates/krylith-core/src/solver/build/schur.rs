@@ -10,7 +10,7 @@ use super::part::{Layout, OwnField, PartMatrix, SubMatrix, inverse_of};
 use super::{LocalProblem, SharedOperator};
 use crate::comm::{Communicator, agree};
 use crate::fields::{Field, Fields};
-use crate::halo::{Halo, with_ghosts};
+use crate::halo::Halo;
 use crate::matrix::{Bsr, Csr};
 use crate::precond::assemble::{Weight, inverted};
 use crate::precond::split::{Around, Lsc, Part, Pcd};
@@ -81,7 +81,7 @@ fn weights<S: SolverSpace>(space: &S, a: &Csr, rows: bool, first: Option<&Halo>)
     let own = inverted(agree(space.comm(), space.diagonal(a, rows))?);
     match first {
         None => Ok(own),
-        Some(halo) => with_ghosts(space.comm(), halo, 1, &own),
+        Some(halo) => halo.with_ghosts(space.comm(), 1, &own),
     }
 }
 
@@ -240,7 +240,7 @@ impl<S: SolverSpace> Saddle<'_, S> {
                 let mut alone: Vec<f64> =
                     signs.alone.iter().map(|alone| f64::from(u8::from(*alone))).collect();
                 if let Some(halo) = &halo {
-                    alone = with_ghosts(comm, halo, own.field.block(), &alone)?;
+                    alone = halo.with_ghosts(comm, own.field.block(), &alone)?;
                 }
                 let boundary = alone.contains(&1.0).then_some(Boundary { alone, sign: signs.s * sign });
                 if let Some(boundary) = &boundary {

@@ -10,7 +10,6 @@ use super::{Floor, Indices, NAMED, global};
 use crate::Result;
 use crate::comm;
 use crate::operator::Terms;
-use crate::partition::with_ghosts;
 use crate::problem::LocalProblem;
 use crate::solver::null_space::Constants;
 use crate::solver::symmetric::random;
@@ -204,7 +203,7 @@ fn left_null(local: &LocalProblem, null: &[Vec<f64>]) -> Result<Vec<bool>> {
     let order = local.order();
     let mut u: Vec<f64> = (0..terms.rows()).map(|i| random(0, global(local, i))).collect();
     if let Some(halo) = &terms.halo {
-        u = with_ghosts(local.comm, halo, order, &u)?;
+        u = halo.with_ghosts(local.comm, order, &u)?;
     }
     // Chunks do not depend on the number of threads, so neither does the result.
     let rows = terms.block_rows();

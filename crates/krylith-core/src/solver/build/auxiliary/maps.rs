@@ -8,7 +8,7 @@ use super::super::ghosts::{Columns, GhostRows, of_rows};
 use super::placed;
 use crate::comm::wire::{Reader, packed};
 use crate::comm::{Communicator, agree};
-use crate::halo::{Halo, Numbering, RowNumbers, to_owners, with_ghosts};
+use crate::halo::{Halo, Numbering, RowNumbers, to_owners};
 use crate::matrix::{Bsr, Csr};
 use crate::operator::Terms;
 use crate::precond::AuxSpec;
@@ -150,7 +150,7 @@ impl Maps {
 /// Returns the columns of the system.
 fn columns_of(comm: &dyn Communicator, halo: &Halo, numbers: RowNumbers, b: usize) -> Result<Columns> {
     let own: Vec<f64> = (0..halo.own).map(|i| numbers.at(i) as f64).collect();
-    let all: Vec<u64> = with_ghosts(comm, halo, 1, &own)?.into_iter().map(|v| v as u64).collect();
+    let all: Vec<u64> = halo.with_ghosts(comm, 1, &own)?.into_iter().map(|v| v as u64).collect();
     Ok(Columns::new(b, halo.clone(), agree(comm, Numbering::of(comm.rank(), &all))?))
 }
 
