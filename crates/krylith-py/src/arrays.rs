@@ -3,7 +3,7 @@
 use crate::errors::{bounded, refuse_forked};
 use krylith_core::device::cuda::FromDevice;
 use krylith_core::memory::{Array, Number, Numbers, NumbersMut};
-use numpy::{PyReadonlyArray1, PyReadwriteArray1};
+use numpy::{PyArray1, PyReadonlyArray1, PyReadwriteArray1};
 use pyo3::prelude::*;
 use rayon::prelude::*;
 
@@ -50,6 +50,42 @@ impl HeldRemote {
         // SAFETY: the array is held as long as the numbers are borrowed, and its library frees memory in the
         // order of the stream.
         unsafe { Numbers::from_device(r.0, r.1, r.2, r.stream()) }
+    }
+}
+
+/// Numbers on the host, with the array that owns them.
+pub struct HeldHost(usize, usize, #[allow(dead_code)] Py<PyArray1<f64>>);
+
+impl<'py> FromPyObject<'_, 'py> for HeldHost {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let array: PyReadonlyArray1<'_, f64> = object.extract()?;
+        let numbers = array.as_slice()?;
+        let place = (numbers.as_ptr() as usize, numbers.len());
+        Ok(Self(place.0, place.1, object.cast::<PyArray1<f64>>()?.to_owned().unbind()))
+    }
+}
+
+/// Numbers that a Python function returned, with the array that owns them.
+#[derive(FromPyObject)]
+pub enum Held {
+    /// Contiguous numbers on the host.
+    Host(HeldHost),
+    /// Numbers on a GPU.
+    Remote(HeldRemote),
+}
+
+impl Held {
+    /// Returns the numbers in the form that the library accepts.
+    pub fn numbers(&self) -> Numbers<'_> {
+        match self {
+            // SAFETY: the array is held as long as the numbers are borrowed. NumPy does not move its numbers.
+            Held::Host(host) => {
+                Numbers::from(unsafe { std::slice::from_raw_parts(host.0 as *const f64, host.1) })
+            }
+            Held::Remote(remote) => remote.numbers(),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Operators and nonlinear systems that are Python functions.
 
-use crate::arrays::HeldRemote;
+use crate::arrays::{Held, LentMut};
 use crate::callback::{Callback, Raised};
 use crate::errors::{detached, exception, refuse_forked};
 use crate::system::System;
@@ -72,15 +72,38 @@ pub fn solve_operators(
 }
 
 /// A nonlinear system whose F and J are Python functions. The values of J are in the order of the matrix of
-/// `problem`.
+/// `problem`. Both functions get x as an array of NumPy, or as the place of numbers on a GPU, and return an
+/// array of NumPy, or such a place with its array.
 struct Functions<'a> {
     problem: &'a Problem<'static>,
     residual: &'a Py<PyAny>,
     jacobian: &'a Py<PyAny>,
     raised: &'a Raised,
-    /// True if the values of J are on a GPU, and the last of them.
+    /// True if x stays on the GPU that solves.
     on_gpu: bool,
-    values: Option<HeldRemote>,
+    /// The last F and the last values of J.
+    f: Option<Held>,
+    values: Option<Held>,
+}
+
+impl Functions<'_> {
+    /// Returns what a function returns for x.
+    fn call(&self, function: &Py<PyAny>, x: Numbers<'_>) -> krylith_core::Result<Held> {
+        let place = x.lent().filter(|_| self.on_gpu).map(|lent| lent.remote);
+        let host = match place {
+            // Libraries may use the memory without the order of streams, so wait for what was written there.
+            Some(_) => x.range(0..x.len().min(1)).to_vec()?,
+            None => x.to_vec()?,
+        };
+        let answer = Python::attach(|py| {
+            let answer = match place {
+                Some(at) => function.call1(py, ((at.pointer, at.len, at.ordinal, at.stream),))?,
+                None => function.call1(py, (PyArray1::from_slice(py, &host),))?,
+            };
+            answer.extract(py)
+        });
+        answer.map_err(|e: PyErr| self.raised.keep(e))
+    }
 }
 
 impl NonlinearSystem for Functions<'_> {
@@ -90,23 +113,29 @@ impl NonlinearSystem for Functions<'_> {
     fn problem(&self) -> krylith_core::Result<Problem<'_>> {
         Ok(Problem::from(self.problem))
     }
-    fn residual(&mut self, x: &[f64], f: &mut [f64]) -> krylith_core::Result<()> {
-        self.raised.call(self.residual, x, f)
+    fn residual(&mut self, _: &[f64], _: &mut [f64]) -> krylith_core::Result<()> {
+        Err(Error::Internal("F is in memory of Python".into()))
     }
-    fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> krylith_core::Result<()> {
-        self.raised.call(self.jacobian, x, values)
+    fn jacobian(&mut self, _: &[f64], _: &mut [f64]) -> krylith_core::Result<()> {
+        Err(Error::Internal("J is in memory of Python".into()))
     }
-    fn jacobian_in_own_memory(&mut self, x: &[f64]) -> krylith_core::Result<Option<Numbers<'_>>> {
-        if !self.on_gpu {
-            return Ok(None);
+    fn solves_on(&mut self, _: Option<usize>) -> krylith_core::Result<bool> {
+        Ok(true)
+    }
+    fn residual_in_own_memory(&mut self, x: Numbers<'_>) -> krylith_core::Result<Numbers<'_>> {
+        self.f = None; // before the next numbers take memory
+        let f = self.call(self.residual, x)?;
+        match f.numbers().len() {
+            len if len == x.len() => Ok(self.f.insert(f).numbers()),
+            len => {
+                Err(Error::invalid(format!("a Python function returned {len} numbers; expected {}", x.len())))
+            }
         }
-        self.values = None; // before the next values take memory
-        let answer = Python::attach(|py| {
-            let answer = self.jacobian.call1(py, (PyArray1::from_slice(py, x),))?;
-            answer.extract(py)
-        });
-        let values = answer.map_err(|e| self.raised.keep(e))?;
-        Ok(Some(self.values.insert(values).numbers()))
+    }
+    fn jacobian_in_own_memory(&mut self, x: Numbers<'_>) -> krylith_core::Result<Numbers<'_>> {
+        self.values = None;
+        let values = self.call(self.jacobian, x)?;
+        Ok(self.values.insert(values).numbers())
     }
 }
 
@@ -116,18 +145,17 @@ impl NewtonObserver for Callback<'_> {
     }
 }
 
-/// Solves F(x) = 0 with the initial guess x. `residual(x)` returns F, and `jacobian(x)` the values of J in
-/// the order of the matrix of `system`. With `on_gpu`, `jacobian(x)` returns values in the memory of a GPU,
-/// as a pair: their place and length, and the array.
+/// Solves F(x) = 0 with the initial guess x, which is overwritten. `residual(x)` returns F, and `jacobian(x)`
+/// the values of J in the order of the matrix of `system`. If x is on a GPU, both get the place of an x there
+/// when the GPU solves; see [`Functions`].
 #[pyfunction]
-#[pyo3(signature = (system, residual, jacobian, on_gpu, x, rtol, atol, max_steps, forcing, options, callback))]
+#[pyo3(signature = (system, residual, jacobian, x, rtol, atol, max_steps, forcing, options, callback))]
 pub fn newton<'py>(
     py: Python<'py>,
     system: &System,
     residual: Py<PyAny>,
     jacobian: Py<PyAny>,
-    on_gpu: bool,
-    mut x: PyReadwriteArray1<'_, f64>,
+    mut x: LentMut<'_>,
     rtol: f64,
     atol: f64,
     max_steps: usize,
@@ -136,7 +164,8 @@ pub fn newton<'py>(
     callback: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     refuse_forked()?;
-    let x = x.as_slice_mut()?;
+    let mut x = x.array()?;
+    let on_gpu = x.gpu().is_some();
     let raised = Raised::default();
     let done = detached(py, || {
         let options: Options = options.parse()?;
@@ -144,9 +173,12 @@ pub fn newton<'py>(
         let newton = NewtonOptions { rtol, atol, max_steps, forcing, ..NewtonOptions::default() };
         let (residual, jacobian, raised) = (&residual, &jacobian, &raised);
         let problem = &system.problem;
-        let mut functions = Functions { problem, residual, jacobian, raised, on_gpu, values: None };
+        let (f, values) = (None, None);
+        let mut functions = Functions { problem, residual, jacobian, raised, on_gpu, f, values };
         let mut callback = Callback { callback, raised };
-        Ok(Newton::new(newton, &options)?.solve_observed(&mut functions, x, &mut callback)?.clone())
+        Ok(Newton::new(newton, &options)?
+            .solve_observed(&mut functions, x.reborrow(), &mut callback)?
+            .clone())
     });
     let report = raised.instead(done)?;
     let answer = PyDict::new(py);

@@ -105,7 +105,7 @@ pub(crate) fn steps(
     let forcing = Forcing::Constant(linear.stop().rtol);
     let options = NewtonOptions { rtol: how.end, max_steps: MOST, forcing, ..NewtonOptions::default() };
     let mut newton = Newton::new(options, &linear)?;
-    match newton.solve_observed(&mut keeping, x, &mut After(taken))?.outcome {
+    match newton.solve_observed(&mut keeping, &mut *x, &mut After(taken))?.outcome {
         NewtonOutcome::Converged | NewtonOutcome::MaxSteps => {}
         NewtonOutcome::Interrupted => {
             let mut values = vec![0.0; keeping.pattern().stored()];

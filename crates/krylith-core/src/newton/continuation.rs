@@ -102,7 +102,7 @@ impl Newton {
             while let Some(&value) = ahead.last() {
                 agree(&*self.comm, set(system, value))?;
                 observer.parameter(value);
-                let report = self.solve_observed(system, x, observer)?.clone();
+                let report = self.solve_observed(system, &mut *x, observer)?.clone();
                 done.outcome = report.outcome;
                 done.stages.push(Stage { value, report });
                 if done.outcome == NewtonOutcome::Converged {

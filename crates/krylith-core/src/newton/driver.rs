@@ -1,22 +1,23 @@
 //! Inexact Newton with a line search (Dembo, Eisenstat and Steihaug 1982; Eisenstat and Walker 1996).
 //!
-//! A linear solve gives s with ‖J s + F‖ ≤ η ‖F‖, where J is the Jacobian and η the forcing term. The next x
-//! is x + λ s, where λ is the first of 1, λ₁, λ₂, … with ‖F(x + λ s)‖ ≤ (1 − 10⁻⁴ λ) ‖F‖. Each λ minimises a
+//! A linear solve gives s with ‖J s − F‖ ≤ η ‖F‖, where J is the Jacobian and η the forcing term. The next x
+//! is x − λ s, where λ is the first of 1, λ₁, λ₂, … with ‖F(x − λ s)‖ ≤ (1 − 10⁻⁴ λ) ‖F‖. Each λ minimises a
 //! parabola through ‖F‖² at 0 and at the previous λ, with slope −2 ‖F‖² at 0. λ is clamped to [0.1, 0.5]
 //! times the previous λ.
+//!
+//! x, s and F are on the GPU that solves if the system evaluates F and J there.
 
 use super::{
     NewtonEvent, NewtonObserver, NewtonOptions, NewtonOutcome, NewtonReport, NewtonSeconds, NewtonStep,
     NonlinearSystem,
 };
 use crate::comm::{Communicator, Solo, agree};
-use crate::memory::Numbers;
+use crate::memory::{Numbers, NumbersMut};
 use crate::options::Options;
 use crate::problem::Problem;
-use crate::solver::{Cancel, EventKind, Solution, Solver};
-use crate::space::{Observer, Outcome, Progress, Stop};
+use crate::solver::{Cancel, EventKind, Solution, Solver, gpu_for, vectors};
+use crate::space::{HeldVectors, Observer, Outcome, Progress, Stop};
 use crate::{Error, Result};
-use rayon::prelude::*;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,8 +28,10 @@ const ARMIJO: f64 = 1e-4;
 const SHORTER: [f64; 2] = [0.1, 0.5];
 /// Smallest λ that is tried.
 const LEAST: f64 = 1e-8;
-/// Number of numbers that one thread sums sequentially, so that sums do not depend on the number of threads.
-const CHUNK: usize = 4096;
+/// The vectors s and F; vectors 0 and 1 are x and the next x.
+const DIRECTION: usize = 2;
+const F: usize = 3;
+const VECTORS: usize = 4;
 
 /// Newton's method with its linear solver. The linear solver is kept as long as the pattern of the Jacobian
 /// stays the same.
@@ -64,10 +67,19 @@ pub struct Newton {
     solver: Option<Solver<'static>>,
     cancel: Cancel,
     report: NewtonReport,
-    f: Vec<f64>,
-    trial: Vec<f64>,
-    direction: Vec<f64>,
+    held: Option<Held>,
     values: Vec<f64>,
+}
+
+/// The vectors of a solve.
+struct Held {
+    vectors: Box<dyn HeldVectors>,
+    /// The GPU of the vectors; `None` on the host.
+    gpu: Option<usize>,
+    /// Number of the vector x: 0 or 1. The other is the next x.
+    x: usize,
+    /// True if the system evaluates F and J in its own memory.
+    apart: bool,
 }
 
 /// Reports the progress of a linear solve as part of a step.
@@ -108,24 +120,22 @@ impl Newton {
             solver: None,
             cancel: Cancel::default(),
             report: NewtonReport::new(),
-            f: Vec::new(),
-            trial: Vec::new(),
-            direction: Vec::new(),
+            held: None,
             values: Vec::new(),
         })
     }
 
-    /// Solves F(x) = 0 from the given x, and overwrites it with the best x found. Collective over the ranks
-    /// of the system; each passes the x of its rows.
+    /// Solves F(x) = 0 from the given x, and overwrites it with the best x found. x is on the host or in the
+    /// memory of a GPU. Collective over the ranks of the system; each passes the x of its rows.
     ///
     /// # Errors
     /// The same on every rank.
     /// An x of another length; errors of the system's functions; errors of [`Solver`]. Non-convergence is a
     /// [`NewtonOutcome`], not an error.
-    pub fn solve<T: NonlinearSystem + ?Sized>(
+    pub fn solve<'x, T: NonlinearSystem + ?Sized>(
         &mut self,
         system: &mut T,
-        x: &mut [f64],
+        x: impl Into<NumbersMut<'x>>,
     ) -> Result<&NewtonReport> {
         self.solve_observed(system, x, &mut ())
     }
@@ -134,30 +144,50 @@ impl Newton {
     ///
     /// # Errors
     /// As [`solve`](Self::solve).
-    pub fn solve_observed<T: NonlinearSystem + ?Sized>(
+    pub fn solve_observed<'x, T: NonlinearSystem + ?Sized>(
         &mut self,
         system: &mut T,
-        x: &mut [f64],
+        x: impl Into<NumbersMut<'x>>,
         observer: &mut (dyn NewtonObserver + Send),
     ) -> Result<&NewtonReport> {
-        let n = {
+        let mut x = x.into();
+        let (n, gpu) = {
             let problem = system.problem()?;
             self.comm = problem.comm().clone();
-            problem.own_len()
+            (problem.own_len(), agree(&*self.comm, gpu_for(&problem, &self.linear))?)
         };
         let fits = match x.len() == n {
             true => Ok(()),
             false => Err(Error::invalid(format!("x has {} numbers; the system has {n} unknowns", x.len()))),
         };
         agree(&*self.comm, fits)?;
-        for vector in [&mut self.f, &mut self.trial, &mut self.direction] {
-            vector.resize(n, 0.0);
-        }
+        let apart = agree(&*self.comm, system.solves_on(gpu))?;
+        let gpu = gpu.filter(|_| apart);
+        let kept = self.held.take().filter(|held| held.gpu == gpu && held.vectors.len() == n);
+        let vectors = match kept {
+            Some(held) => Ok(held.vectors),
+            None => vectors(gpu, VECTORS, n),
+        };
+        let mut held = Held { vectors: agree(&*self.comm, vectors)?, gpu, x: 0, apart };
+        agree(&*self.comm, held.vectors.write_from(x.as_array(), held.x))?;
+        let done = self.iterate(system, &mut held, observer);
+        let wrote = held.vectors.read_into(held.x, x.reborrow());
+        self.held = Some(held);
+        done?;
+        agree(&*self.comm, wrote)?;
+        Ok(&self.report)
+    }
+
+    /// Makes steps until an outcome is known.
+    fn iterate<T: NonlinearSystem + ?Sized>(
+        &mut self,
+        system: &mut T,
+        held: &mut Held,
+        observer: &mut (dyn NewtonObserver + Send),
+    ) -> Result<()> {
         self.report = NewtonReport::new();
         let clock = Instant::now();
-        agree(&*self.comm, system.residual(x, &mut self.f))?;
-        let squares = self.linear.within(|| squares(&self.f))?;
-        let mut norm = self.sum(squares)?.sqrt();
+        let mut norm = self.residual(system, held, held.x)?;
         self.report.seconds.residual = clock.elapsed().as_secs_f64();
         let target = (self.options.rtol * norm).max(self.options.atol);
         (self.report.first, self.report.last, self.report.target) = (norm, norm, target);
@@ -174,14 +204,34 @@ impl Newton {
                 () => {}
             }
             let forcing = self.options.forcing.eta(norm, target, last);
-            match self.step(system, x, number, norm, forcing, observer)? {
+            match self.step(system, held, number, norm, forcing, observer)? {
                 Err(outcome) => break outcome,
                 Ok(after) => (last, norm) = (Some((norm, forcing)), after),
             }
         };
         (self.report.outcome, self.report.last) = (outcome, norm);
         tracing::info!(outcome = outcome.name(), steps = self.report.steps.len(), residual = norm, "newton");
-        Ok(&self.report)
+        Ok(())
+    }
+
+    /// Sets F to F(x) of a vector x, and returns ‖F‖ over all ranks.
+    fn residual<T: NonlinearSystem + ?Sized>(
+        &mut self,
+        system: &mut T,
+        held: &mut Held,
+        x: usize,
+    ) -> Result<f64> {
+        agree(&*self.comm, held.residual(system, x))?;
+        let squares = self.within(|| held.vectors.squares(F))?;
+        Ok(self.sum(agree(&*self.comm, squares)?)?.sqrt())
+    }
+
+    /// Runs work on the threads of the solver.
+    fn within<R: Send>(&mut self, work: impl FnOnce() -> R + Send) -> Result<R> {
+        match &mut self.solver {
+            Some(solver) => Ok(solver.first(work)),
+            None => self.linear.within(work),
+        }
     }
 
     /// Makes one step from x, with F(x) in `f`. Returns ‖F‖ after the step, or the outcome if there is no
@@ -189,14 +239,14 @@ impl Newton {
     fn step<T: NonlinearSystem + ?Sized>(
         &mut self,
         system: &mut T,
-        x: &mut [f64],
+        held: &mut Held,
         number: usize,
         before: f64,
         forcing: f64,
         observer: &mut (dyn NewtonObserver + Send),
     ) -> Result<std::result::Result<f64, NewtonOutcome>> {
         let mut seconds = NewtonSeconds::default();
-        match self.set_up(system, x, &mut seconds) {
+        match self.set_up(system, held, &mut seconds) {
             Err(e) if e.is_interrupt() => return Ok(Err(NewtonOutcome::Interrupted)),
             done => done?,
         }
@@ -205,10 +255,11 @@ impl Newton {
         let solver = self.solver.as_mut().ok_or_else(without)?;
         let most = self.linear.stop().max_iters;
         solver.set_stop(Stop { rtol: forcing, atol: 0.0, max_iters: most });
-        solver.first(|| self.f.par_iter_mut().with_min_len(CHUNK).for_each(|f| *f = -*f));
-        self.direction.fill(0.0);
+        let cleared = solver.first(|| held.vectors.clear(DIRECTION));
+        agree(&*self.comm, cleared)?;
         let mut inner = Inner { step: number, cancel: &self.cancel, observer };
-        let solution = solver.request(&self.f, &mut self.direction).observer(&mut inner).run()?;
+        let (f, direction) = held.vectors.pair(F, DIRECTION);
+        let solution = solver.request(f, direction).observer(&mut inner).run()?;
         seconds.solve = clock.elapsed().as_secs_f64();
         let (linear, iterations) = (solution.outcome(), solution.history.iterations);
         let linear_residual = solution.history.true_relative_residual;
@@ -238,7 +289,7 @@ impl Newton {
         }
 
         let clock = Instant::now();
-        let found = self.search(system, x, before)?;
+        let found = self.search(system, held, before)?;
         seconds.residual = clock.elapsed().as_secs_f64();
         self.report.seconds.add(&seconds);
         let Some(found) = found else {
@@ -266,7 +317,7 @@ impl Newton {
     fn set_up<T: NonlinearSystem + ?Sized>(
         &mut self,
         system: &mut T,
-        x: &[f64],
+        held: &Held,
         seconds: &mut NewtonSeconds,
     ) -> Result<()> {
         let clock = Instant::now();
@@ -285,11 +336,13 @@ impl Newton {
         let before = clock.elapsed();
 
         let clock = Instant::now();
-        let values = match agree(&*self.comm, system.jacobian_in_own_memory(x))? {
-            Some(values) => values,
-            None => {
+        let x = held.vectors.numbers(held.x);
+        let values = match held.apart {
+            true => agree(&*self.comm, system.jacobian_in_own_memory(x))?,
+            false => {
                 self.values.resize(entries, 0.0);
-                agree(&*self.comm, system.jacobian(x, &mut self.values))?;
+                let done = on_host(&x).and_then(|x| system.jacobian(x, &mut self.values));
+                agree(&*self.comm, done)?;
                 Numbers::from(&self.values[..])
             }
         };
@@ -311,26 +364,22 @@ impl Newton {
         Ok(())
     }
 
-    /// Sets x ← x + λ s and f ← F(x) with the first λ that decreases ‖F‖ enough. If there is none, x does not
-    /// change.
+    /// Sets x to x − λ s and F to F(x) with the first λ that decreases ‖F‖ enough. If there is none, x does
+    /// not change.
     fn search<T: NonlinearSystem + ?Sized>(
         &mut self,
         system: &mut T,
-        x: &mut [f64],
+        held: &mut Held,
         before: f64,
     ) -> Result<Option<Found>> {
-        let (mut damping, mut trials) = (1.0, 0);
+        let (mut damping, mut trials, trial) = (1.0, 0, 1 - held.x);
         while damping >= LEAST {
-            let along = self.direction.par_iter().zip(&*x);
-            let trial = self.trial.par_iter_mut().with_min_len(CHUNK).zip(along);
-            let solver = self.solver.as_mut().ok_or_else(without)?;
-            solver.first(|| trial.for_each(|(t, (s, x))| *t = x + damping * s));
+            let moved = self.within(|| held.vectors.combine(trial, held.x, -damping, DIRECTION))?;
+            agree(&*self.comm, moved)?;
             trials += 1;
-            agree(&*self.comm, system.residual(&self.trial, &mut self.f))?;
-            let squares = solver.first(|| squares(&self.f));
-            let after = self.sum(squares)?.sqrt();
+            let after = self.residual(system, held, trial)?;
             if after <= (1.0 - ARMIJO * damping) * before {
-                x.copy_from_slice(&self.trial);
+                held.x = trial;
                 return Ok(Some(Found { damping, norm: after, trials }));
             }
             // Relative to ‖F‖², the parabola is 1 − 2 λ + c λ².
@@ -385,8 +434,21 @@ fn without() -> Error {
     Error::Internal("Newton without a solver".into())
 }
 
-/// Returns ‖v‖₂². The result does not depend on the number of threads.
-fn squares(v: &[f64]) -> f64 {
-    let sums: Vec<f64> = v.par_chunks(CHUNK).map(|part| part.iter().map(|v| v * v).sum::<f64>()).collect();
-    sums.iter().sum()
+/// Returns numbers on the host.
+fn on_host<'x>(x: &Numbers<'x>) -> Result<&'x [f64]> {
+    x.as_host().ok_or_else(|| Error::Internal("vectors of Newton's method are on a GPU".into()))
+}
+
+impl Held {
+    /// Sets F to F(x) of a vector x.
+    fn residual<T: NonlinearSystem + ?Sized>(&mut self, system: &mut T, x: usize) -> Result<()> {
+        if self.apart {
+            // x cannot be borrowed while F is written, so the answer goes through the system's memory.
+            let f = system.residual_in_own_memory(self.vectors.numbers(x))?;
+            return self.vectors.write_from(f, F);
+        }
+        let (x, mut f) = self.vectors.pair(x, F);
+        let f = f.as_host().ok_or_else(without)?;
+        system.residual(on_host(&x)?, f)
+    }
 }

@@ -107,10 +107,10 @@ pub use forcing::Forcing;
 pub use options::NewtonOptions;
 pub use report::{NewtonEvent, NewtonObserver, NewtonOutcome, NewtonReport, NewtonSeconds, NewtonStep};
 
-use crate::Result;
 use crate::matrix::Bsr;
 use crate::memory::Numbers;
 use crate::problem::Problem;
+use crate::{Error, Result};
 
 /// A system of nonlinear equations F(x) = 0 with as many equations as unknowns.
 ///
@@ -149,13 +149,31 @@ pub trait NonlinearSystem {
     /// # Errors
     /// The system cannot be evaluated at x.
     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> Result<()>;
-    /// Computes ∂F/∂x at x in memory of the system, such as that of the GPU that solves, and returns it.
-    /// [`jacobian`](Self::jacobian) is not called then. The default returns `None`.
+    /// Receives the place of the linear solves, before the first evaluation of each solve of Newton's method:
+    /// the GPU of this rank by its CUDA ordinal, or `None` for the host. Returns true if the system evaluates
+    /// F and J in memory of its own, such as that of the GPU. Then
+    /// [`residual_in_own_memory`](Self::residual_in_own_memory) and
+    /// [`jacobian_in_own_memory`](Self::jacobian_in_own_memory) are called instead of the functions above,
+    /// and x, F and J never leave the GPU. The default returns false.
+    ///
+    /// # Errors
+    /// A GPU that the system cannot use.
+    fn solves_on(&mut self, _gpu: Option<usize>) -> Result<bool> {
+        Ok(false)
+    }
+    /// Computes F(x) in memory of the system and returns it. x is on the GPU that solves, or on the host.
     ///
     /// # Errors
     /// The system cannot be evaluated at x.
-    fn jacobian_in_own_memory(&mut self, _x: &[f64]) -> Result<Option<Numbers<'_>>> {
-        Ok(None)
+    fn residual_in_own_memory(&mut self, _x: Numbers<'_>) -> Result<Numbers<'_>> {
+        Err(Error::Internal("a system without memory of its own".into()))
+    }
+    /// Computes ∂F/∂x at x in memory of the system and returns it, in the order of [`Bsr::values`].
+    ///
+    /// # Errors
+    /// The system cannot be evaluated at x.
+    fn jacobian_in_own_memory(&mut self, _x: Numbers<'_>) -> Result<Numbers<'_>> {
+        Err(Error::Internal("a system without memory of its own".into()))
     }
     /// Returns the coordinates of nodes, which some partitions need.
     fn coordinates(&self) -> Option<&[[f64; 3]]> {

@@ -15,6 +15,7 @@ use crate::options::{DeviceSpec, Options};
 use crate::precond::SubdomainFactors;
 use crate::problem::{LocalProblem, Problem};
 use crate::profile::{self, SetupPart};
+use crate::space::{HeldVectors, HostVectors};
 use crate::threads::{ALONE, Pool, refused};
 use crate::{Error, Result};
 use std::sync::Arc;
@@ -77,6 +78,25 @@ pub(super) fn choose(problem: &Problem, options: &Options) -> Result<Choice> {
                 }
             })
         }
+    }
+}
+
+/// Returns the GPU on which this rank will solve the problem, by its CUDA ordinal: the first of several.
+/// `None` stands for the host, and for ranks that share GPUs. Collective.
+pub(crate) fn gpu_for(problem: &Problem, options: &Options) -> Result<Option<usize>> {
+    let choice = choose(problem, options)?;
+    match (&choice, choice.together(problem.comm.size())) {
+        (Choice::Cpu { .. }, _) => Ok(None),
+        (_, [first, ..]) => Ok(Some(*first)),
+        (Choice::Cuda { ordinals, .. }, []) => gpu_of_rank(&*problem.comm, ordinals),
+    }
+}
+
+/// Creates `count` vectors of `len` zeros in the memory of a GPU, or on the host.
+pub(crate) fn vectors(gpu: Option<usize>, count: usize, len: usize) -> Result<Box<dyn HeldVectors>> {
+    match gpu {
+        None => Ok(Box::new(HostVectors::new(count, len))),
+        Some(gpu) => gpu_vectors(gpu, count, len),
     }
 }
 
@@ -274,13 +294,13 @@ impl SolverSpace for Cpu {
 #[cfg(feature = "cuda")]
 pub use cuda::{Opening, check, first_use, open_ahead};
 #[cfg(feature = "cuda")]
-use cuda::{is_open, look_cuda, missing, open_cuda, seems_there};
+use cuda::{gpu_of_rank, gpu_vectors, is_open, look_cuda, missing, open_cuda, seems_there};
 
 /// NVIDIA GPUs.
 #[cfg(feature = "cuda")]
 mod cuda {
     use super::*;
-    use crate::device::cuda::{Cuda, Device as Gpu, Fabric, Transport, devices};
+    use crate::device::cuda::{Cuda, CudaVectors, Device as Gpu, Fabric, Transport, devices};
     pub(in super::super) use crate::device::cuda::{is_open, seems_there};
     use crate::halo::RowNumbers;
     use crate::operator::Terms;
@@ -439,6 +459,22 @@ mod cuda {
         Ok(list.get(own).copied().unwrap_or(own))
     }
 
+    /// Returns the GPU of this rank; `None` if several ranks share one.
+    pub(in super::super) fn gpu_of_rank(comm: &dyn Communicator, list: &[usize]) -> Result<Option<usize>> {
+        check(list)?;
+        let count = if list.is_empty() { devices()?.len() } else { list.len() };
+        if comm.host().ranks_on_host.len() > count { Ok(None) } else { ordinal(comm, list).map(Some) }
+    }
+
+    /// Creates vectors in the memory of a GPU.
+    pub(in super::super) fn gpu_vectors(
+        gpu: usize,
+        count: usize,
+        len: usize,
+    ) -> Result<Box<dyn HeldVectors>> {
+        Ok(Box::new(CudaVectors::new(gpu, count, len)?))
+    }
+
     /// Reads `KRYLITH_TRANSPORT`, which selects how GPUs communicate, for tests and comparisons.
     fn transport() -> Result<Transport> {
         match std::env::var("KRYLITH_TRANSPORT").as_deref() {
@@ -538,6 +574,16 @@ pub fn check(_: &[usize]) -> Result<()> {
 
 #[cfg(not(feature = "cuda"))]
 fn look_cuda(_: usize, _: usize) -> Result<(String, u64, usize)> {
+    check(&[]).map(|()| unreachable!("GPUs were refused"))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn gpu_of_rank(_: &dyn Communicator, _: &[usize]) -> Result<Option<usize>> {
+    check(&[]).map(|()| None)
+}
+
+#[cfg(not(feature = "cuda"))]
+fn gpu_vectors(_: usize, _: usize, _: usize) -> Result<Box<dyn HeldVectors>> {
     check(&[]).map(|()| unreachable!("GPUs were refused"))
 }
 

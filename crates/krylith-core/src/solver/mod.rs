@@ -48,6 +48,7 @@ pub use crate::operator::OriginalSystem;
 pub use crate::profile::{SetupPart, SetupParts};
 pub use analysis::{Extent, SystemAnalysis};
 pub use device::{Opening, check as check_gpus, first_use, open_ahead};
+pub(crate) use device::{gpu_for, vectors};
 pub use diagnosis::{Diagnosis, Floor, Indices};
 pub use fallbacks::Memory;
 pub use functions::{Function, solve_functions};

@@ -36,6 +36,7 @@
 //! other orders.
 
 mod gather;
+mod held;
 mod monitor;
 pub(crate) mod plain;
 mod reason;
@@ -46,6 +47,8 @@ mod transfer;
 mod unit;
 
 pub use gather::Gather;
+#[doc(hidden)]
+pub use held::{HeldVectors, HostVectors};
 pub use monitor::{History, Observer, Outcome, Progress, Stop};
 pub use reason::{HUGE, REASONS, Reason};
 pub use schedule::{Clock, Phase, Phases, Schedule};

@@ -386,6 +386,7 @@ fn ranks_share_a_system_its_errors_and_its_end() {
 /// memory of the system.
 struct Owner {
     pattern: Bsr,
+    f: Vec<f64>,
     values: Vec<f64>,
     evaluations: usize,
 }
@@ -394,20 +395,27 @@ impl NonlinearSystem for Owner {
     fn pattern(&self) -> &Bsr {
         &self.pattern
     }
-    fn residual(&mut self, x: &[f64], f: &mut [f64]) -> Result<()> {
-        f.iter_mut().zip(x).for_each(|(f, x)| *f = x.powi(3) - 8.0);
-        Ok(())
+    fn residual(&mut self, _: &[f64], _: &mut [f64]) -> Result<()> {
+        unreachable!("F is in the memory of the system")
     }
     fn jacobian(&mut self, _: &[f64], _: &mut [f64]) -> Result<()> {
         unreachable!("the values are in the memory of the system")
     }
-    fn jacobian_in_own_memory(&mut self, x: &[f64]) -> Result<Option<Numbers<'_>>> {
+    fn solves_on(&mut self, gpu: Option<usize>) -> Result<bool> {
+        assert_eq!(gpu, None);
+        Ok(true)
+    }
+    fn residual_in_own_memory(&mut self, x: Numbers<'_>) -> Result<Numbers<'_>> {
+        self.f = x.to_vec()?.iter().map(|x| x.powi(3) - 8.0).collect();
+        Ok(Numbers::from(&self.f))
+    }
+    fn jacobian_in_own_memory(&mut self, x: Numbers<'_>) -> Result<Numbers<'_>> {
         self.evaluations += 1;
-        for (i, x) in x.iter().enumerate() {
+        for (i, x) in x.to_vec()?.iter().enumerate() {
             let p = self.pattern.diagonal_position(i).unwrap();
             self.values[p] = 3.0 * x * x;
         }
-        Ok(Some(Numbers::from(&self.values[..])))
+        Ok(Numbers::from(&self.values[..]))
     }
 }
 
@@ -419,7 +427,7 @@ fn values_may_be_in_the_memory_of_the_system() {
     let n = n as usize;
     let row_ptr = (0..=n).map(|i| 3 * i).collect();
     let pattern = Bsr::new(1, n, n, row_ptr, col, vec![0.0; 3 * n]).unwrap();
-    let mut owner = Owner { pattern, values: vec![0.0; 3 * n], evaluations: 0 };
+    let mut owner = Owner { pattern, f: Vec::new(), values: vec![0.0; 3 * n], evaluations: 0 };
     let mut newton = newton(NewtonOptions { rtol: 1e-12, ..NewtonOptions::default() });
     let mut x = vec![1.5; n];
     let report = newton.solve(&mut owner, &mut x).unwrap().clone();

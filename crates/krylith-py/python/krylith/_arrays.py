@@ -129,6 +129,48 @@ def copy_like(array: Any, numbers: np.ndarray) -> Any:
     return out
 
 
+class _Lent:
+    """Numbers at a place on a GPU, for libraries that read `__cuda_array_interface__`."""
+
+    def __init__(self, pointer: int, size: int, stream: int | None) -> None:
+        self.__cuda_array_interface__ = {
+            "data": (pointer, False),
+            "shape": (size,),
+            "typestr": "<f8",
+            "version": 3,
+            "stream": stream or None,
+        }
+
+
+def like(array: Any, numbers: Any) -> Any:
+    """Return a copy of numbers in the library and on the device of `array`, which has their shape.
+
+    The numbers are a NumPy array, or the address, length, GPU and stream of numbers on a GPU.
+    """
+    if type(numbers) is np.ndarray:
+        return copy_like(array, numbers)
+    pointer, size, ordinal, stream = numbers
+    there = _Lent(pointer, size, stream)
+    if is_torch(array):
+        import torch
+
+        return torch.as_tensor(there, device=f"cuda:{ordinal}").to(array.device, copy=True)
+    out = empty_like(array)
+    out[...] = __import__(type(array).__module__.partition(".")[0]).asarray(there)
+    return out
+
+
+def copy_of(array: Any) -> Any:
+    """Return a copy in the same library and memory."""
+    return array.clone() if is_torch(array) else array.copy()
+
+
+def held(array: Any) -> Any:
+    """Return numbers as a NumPy array, or their place on a GPU with their array."""
+    array = float64(array)
+    return array if type(array) is np.ndarray else (remote(array), array)
+
+
 def zeros_like(array: Any) -> Any:
     """Return zeros of the same library, shape and device."""
     if type(array) is np.ndarray:

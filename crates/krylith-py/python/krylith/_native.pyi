@@ -26,10 +26,9 @@ def solve_operators(
 ) -> tuple[str, int, float]: ...
 def newton(
     system: System,
-    residual: Callable[[np.ndarray], np.ndarray],
-    jacobian: Callable[[np.ndarray], Any],
-    on_gpu: bool,
-    x: np.ndarray,
+    residual: Callable[[Any], Any],
+    jacobian: Callable[[Any], Any],
+    x: Any,
     rtol: float,
     atol: float,
     max_steps: int,

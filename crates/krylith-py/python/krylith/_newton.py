@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from krylith import _native
-from krylith._arrays import copy_like, float64, lend, on_device, on_host
+from krylith._arrays import copy_of, float64, held, lend, like, on_device
 from krylith._errors import ConvergenceWarning, InvalidInput
 from krylith._matrix import new_values, system_of
 from krylith._options import count, options_text, threads_of
@@ -132,8 +132,7 @@ def newton(
     if x0.ndim != 1:
         raise InvalidInput(f"x0 has shape {tuple(x0.shape)}; expected (n,)")
     check_callback(callback)
-    x = on_host(x0).copy()
-    system, parts = system_of(jacobian(copy_like(x0, x)), block, comm, threads_of(options))
+    system, parts = system_of(jacobian(copy_of(x0)), block, comm, threads_of(options))
     parts = [one.kept() for one in parts]
     if len(parts) != 1:
         raise InvalidInput("the Jacobian is a Kronecker sum; expected a matrix")
@@ -141,21 +140,19 @@ def newton(
     if device == "auto" and gpu is not None:
         device = f"cuda:{gpu}"
 
-    def values(v: np.ndarray) -> Any:
-        new = new_values(jacobian(copy_like(x0, v)), parts[0])
-        if gpu is None:
-            return np.ascontiguousarray(new)
-        if not on_device(new):
+    def values(v: Any) -> Any:
+        new = new_values(jacobian(like(x0, v)), parts[0])
+        if gpu is not None and not on_device(new):
             raise InvalidInput("the Jacobian was on a GPU at first and is now on the host; return it in one place")
-        new = float64(new)
-        return lend(new), new
+        return held(new)
 
-    def f(v: np.ndarray) -> np.ndarray:
-        return on_host(float64(residual(copy_like(x0, v)))).reshape(-1)
+    def f(v: Any) -> Any:
+        return held(float64(residual(like(x0, v))).reshape(-1))
 
     linear = options_text({"method": method, "precond": precond, "device": device}, options)
-    report = _native.newton(system, f, values, gpu is not None, x, rtol, atol, count(max_steps, "max_steps") or 0, str(forcing), linear, callback)
-    solution = NewtonSolution(copy_like(x0, x), report)
+    x = copy_of(x0)
+    report = _native.newton(system, f, values, lend(x), rtol, atol, count(max_steps, "max_steps") or 0, str(forcing), linear, callback)
+    solution = NewtonSolution(x, report)
     if not solution.converged:
         text = (
             f"krylith: Newton's method did not converge ({solution.outcome}): "

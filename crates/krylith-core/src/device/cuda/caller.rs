@@ -169,7 +169,8 @@ impl Transfer for Cuda {
 impl Device {
     /// Fills a buffer from the host, from this GPU or from another one. Numbers on the host may be changed as
     /// soon as this returns.
-    pub(super) fn copy_from<T: Number>(&self, from: Array<T>, to: &mut Buffer<T>) -> Result<()> {
+    #[doc(hidden)] // for krylith-problems
+    pub fn copy_from<T: Number>(&self, from: Array<T>, to: &mut Buffer<T>) -> Result<()> {
         check_len(from.len(), to.len())?;
         match from.place() {
             Place::Host(host) => {
@@ -248,7 +249,7 @@ impl Device {
     }
 
     /// Copies the front of a buffer to a caller's numbers, on this GPU or on another one.
-    fn copy_out<T: Number>(&self, from: &Buffer<T>, to: &Remote) -> Result<()> {
+    pub(super) fn copy_out<T: Number>(&self, from: &Buffer<T>, to: &Remote) -> Result<()> {
         assert!(to.len <= from.len());
         if to.len == 0 {
             return Ok(());

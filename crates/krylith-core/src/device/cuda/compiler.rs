@@ -23,8 +23,10 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[doc(hidden)]
 pub struct Kernel {
-    /// Name of the file in `kernels/`.
+    /// Name of the file in `kernels/`, or of the caller's file.
     pub file: &'static str,
+    /// Text of the caller's file, for a [`Program`](super::Program).
+    pub text: Option<&'static str>,
     /// Name of the function.
     pub entry: &'static str,
     /// Macros, in order.
@@ -41,10 +43,10 @@ pub type Defines = Vec<(String, String)>;
 
 /// Returns a source with the files of its `#include "…"` lines inserted, and the constants in front.
 pub(super) fn source(kernel: &Kernel) -> String {
-    fn expand(name: &str, out: &mut String) {
-        for line in super::specialisations::text(name).lines() {
+    fn expand(text: &str, out: &mut String) {
+        for line in text.lines() {
             match line.trim().strip_prefix("#include \"").and_then(|l| l.strip_suffix('"')) {
-                Some(included) => expand(included, out),
+                Some(included) => expand(super::specialisations::text(included), out),
                 None => {
                     out.push_str(line);
                     out.push('\n');
@@ -56,7 +58,7 @@ pub(super) fn source(kernel: &Kernel) -> String {
     for (name, value) in &kernel.defines {
         out.push_str(&format!("#define {name} {value}\n"));
     }
-    expand(kernel.file, &mut out);
+    expand(kernel.text.unwrap_or_else(|| super::specialisations::text(kernel.file)), &mut out);
     out
 }
 

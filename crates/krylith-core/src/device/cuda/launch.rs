@@ -75,7 +75,8 @@ pub(crate) trait Entry: Copy {
     /// Returns the kernel of the function `entry`, one of [`NAMES`](Self::NAMES), with these constants.
     fn named(self, entry: &'static str, defines: Defines) -> Of<Self> {
         debug_assert!(Self::NAMES.contains(&entry), "{entry} is not declared with these arguments");
-        Of { kernel: Kernel { file: Self::FILE.name, entry, defines }, entry: PhantomData }
+        let kernel = Kernel { file: Self::FILE.name, text: None, entry, defines };
+        Of { kernel, entry: PhantomData }
     }
 }
 

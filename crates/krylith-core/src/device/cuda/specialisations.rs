@@ -8,7 +8,7 @@ use super::launch::{File, Set};
 use super::{
     assemble, block, block_tiles, csr, csr_halo, cut, dia, diagonal, driver, exchange, factors, multilevel,
 };
-use super::{part, passes, product, replicated, resident, scan, schwarz, structure, tiling, vectors};
+use super::{held, part, passes, product, replicated, resident, scan, schwarz, structure, tiling, vectors};
 use crate::space::Precision;
 use std::collections::HashSet;
 
@@ -35,6 +35,7 @@ const FILES: &[&File] = &[
     &factors::ILDU_PLAN,
     &factors::ILDU_SOLVE,
     &factors::ILDU_STREAM,
+    &held::HELD,
     &multilevel::AGGREGATE,
     &multilevel::BLOCK_PRODUCTS,
     &multilevel::BOUNDARY,
@@ -222,7 +223,7 @@ mod tests {
 
     /// Returns the functions of a file with the type lists that each may have.
     fn functions(file: &File) -> Vec<(String, Vec<Vec<String>>)> {
-        let kernel = Kernel { file: file.name, entry: "", defines: Vec::new() };
+        let kernel = Kernel { file: file.name, text: None, entry: "", defines: Vec::new() };
         let text = with_macro_functions(&clean(&super::super::compiler::source(&kernel)));
         let macros = macros(&text);
         let found = text.split("extern \"C\" __global__").skip(1).map(|function| {
