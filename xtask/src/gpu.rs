@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode};
 const SCRIPT: &str = include_str!("run.sh");
 
 /// Integration tests that need a GPU: package and test.
-const TESTS: [(&str, &str); 1] = [("krylith-core", "cuda")];
+const TESTS: [(&str, &str); 2] = [("krylith-core", "cuda"), ("krylith-problems", "gpu")];
 
 /// Largest total size in bytes.
 const LIMIT: u64 = 64 << 20;

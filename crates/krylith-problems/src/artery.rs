@@ -15,6 +15,7 @@
 //! that of a round inlet with the same centre, normal and area.
 
 use krylith_core::matrix::Bsr;
+use krylith_core::memory::Numbers;
 use krylith_core::newton::NonlinearSystem;
 use krylith_core::{Error, Problem, Result};
 use std::f64::consts::{FRAC_PI_2, PI};
@@ -215,6 +216,15 @@ impl NonlinearSystem for Artery {
     }
     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> Result<()> {
         self.flow.jacobian(x, values)
+    }
+    fn solves_on(&mut self, gpu: Option<usize>) -> Result<bool> {
+        self.flow.solves_on(gpu)
+    }
+    fn residual_in_own_memory(&mut self, x: Numbers<'_>) -> Result<Numbers<'_>> {
+        self.flow.residual_in_own_memory(x)
+    }
+    fn jacobian_in_own_memory(&mut self, x: Numbers<'_>) -> Result<Numbers<'_>> {
+        self.flow.jacobian_in_own_memory(x)
     }
     fn coordinates(&self) -> Option<&[[f64; 3]]> {
         self.flow.coordinates()

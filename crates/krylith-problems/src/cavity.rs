@@ -16,10 +16,13 @@
 use krylith_base::threads::each_chunk;
 use krylith_core::comm::agree;
 use krylith_core::matrix::Bsr;
+use krylith_core::memory::Numbers;
 use krylith_core::newton::NonlinearSystem;
 use krylith_core::partition::Numbering;
 use krylith_core::{Error, Problem, Result};
+use std::borrow::Cow;
 
+use crate::gpu::{self, OnGpu, Place};
 use crate::memory;
 use crate::nonlinear::{Cells, Field, NonlinearProblem, Picture};
 use crate::share::{self, Cut, Ranks, Share};
@@ -62,6 +65,7 @@ pub struct Cavity {
     coordinates: Vec<[f64; 3]>,
     spec: String,
     share: Option<Share>,
+    place: Place<Self>,
 }
 
 /// The five points of a node's stencil, in the order of their numbers.
@@ -130,7 +134,8 @@ impl Cavity {
         let number = |k| share.as_ref().map_or(k, |own| own.numbers()[k] as usize);
         let coordinates = (0..pattern.block_rows()).map(|k| coordinate(nodes, number(k))).collect();
         let spec = String::new();
-        let mut cavity = Self { nodes, re: 1.0, pattern, places, coordinates, spec, share };
+        let mut cavity =
+            Self { nodes, re: 1.0, pattern, places, coordinates, spec, share, place: Place::host() };
         cavity.set_reynolds(re)?;
         Ok(cavity)
     }
@@ -152,6 +157,7 @@ impl Cavity {
         if !(re > 0.0 && re.is_finite()) {
             return Err(Error::invalid(format!("a Reynolds number of {re}: it must be positive")));
         }
+        self.place.changed();
         self.re = re;
         self.spec = format!("cavity:{}x{},re={re}", self.nodes[0], self.nodes[1]);
         Ok(())
@@ -211,9 +217,23 @@ impl Cavity {
         i == 0 || j == 0 || i + 1 == self.nodes[0] || j + 1 == self.nodes[1]
     }
 
-    /// Returns the place on the grid of an own node.
-    fn place(&self, k: usize) -> [usize; 2] {
-        let node = self.share.as_ref().map_or(k, |own| own.numbers()[k] as usize);
+    /// Returns the numbers of nodes in x and y.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn nodes(&self) -> [usize; 2] {
+        self.nodes
+    }
+    /// Returns the positions of the five points of each own node's stencil in its row.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn places(&self) -> &[[u8; 5]] {
+        &self.places
+    }
+    /// Returns the number of an own node in the whole grid.
+    pub(crate) fn node(&self, k: usize) -> usize {
+        self.share.as_ref().map_or(k, |own| own.numbers()[k] as usize)
+    }
+    /// Returns the position on the grid of an own node.
+    fn position(&self, k: usize) -> [usize; 2] {
+        let node = self.node(k);
         [node % self.nodes[0], node / self.nodes[0]]
     }
 
@@ -286,6 +306,22 @@ impl OwnRows {
     }
 }
 
+impl OnGpu for Cavity {
+    fn place(&mut self) -> &mut Place<Self> {
+        &mut self.place
+    }
+    fn share(&self) -> Option<&Share> {
+        self.share.as_ref()
+    }
+    fn local<'x>(&self, x: &'x [f64]) -> Result<Cow<'x, [f64]>> {
+        share::local(self.share.as_ref(), B, x)
+    }
+    #[cfg(feature = "cuda")]
+    fn assembly(&self, gpu: usize) -> Result<Option<Box<dyn gpu::Assembly<Self>>>> {
+        gpu::cavity::assembly(self, gpu)
+    }
+}
+
 impl NonlinearSystem for Cavity {
     fn pattern(&self) -> &Bsr {
         &self.pattern
@@ -294,13 +330,13 @@ impl NonlinearSystem for Cavity {
     fn residual(&mut self, x: &[f64], f: &mut [f64]) -> Result<()> {
         self.check("x", x.len(), self.pattern.rows())?;
         self.check("f", f.len(), self.pattern.rows())?;
-        let x = share::local(self.share.as_ref(), B, x)?;
+        let x = self.local(x)?;
         let (this, x, [hx, hy]) = (&*self, &x[..], self.spacing());
         let (along, across) = (hy / hx, hx / hy);
         each_chunk(f, CHUNK * B, 1, &|chunk, part| {
             for (k, f) in part.chunks_exact_mut(B).enumerate() {
                 let k = chunk * CHUNK + k;
-                let [i, j] = this.place(k);
+                let [i, j] = this.position(k);
                 let at = |point, c| x[this.neighbour(k, point) * B + c];
                 if this.is_wall([i, j]) {
                     f.fill(0.0);
@@ -326,12 +362,12 @@ impl NonlinearSystem for Cavity {
     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> Result<()> {
         self.check("x", x.len(), self.pattern.rows())?;
         self.check("the Jacobian's values", values.len(), self.pattern.stored())?;
-        let x = share::local(self.share.as_ref(), B, x)?;
+        let x = self.local(x)?;
         let (this, x, [hx, hy]) = (&*self, &x[..], self.spacing());
         let (along, across) = (hy / hx, hx / hy);
         for_rows(self.pattern.row_ptr(), BB, values, |k, row| {
             row.fill(0.0);
-            let [i, j] = this.place(k);
+            let [i, j] = this.position(k);
             let mut put = |point: Point, r: usize, column: usize, a: f64| {
                 row[this.places[k][point as usize] as usize * BB + r * B + column] += a;
             };
@@ -360,6 +396,20 @@ impl NonlinearSystem for Cavity {
             put(Centre, 2, 1, 0.5 * hx * (at(North, 2) - at(South, 2)));
         });
         Ok(())
+    }
+
+    fn solves_on(&mut self, gpu: Option<usize>) -> Result<bool> {
+        gpu::select(self, gpu)
+    }
+
+    fn residual_in_own_memory(&mut self, x: Numbers<'_>) -> Result<Numbers<'_>> {
+        self.check("x", x.len(), self.pattern.rows())?;
+        gpu::residual(self, x)
+    }
+
+    fn jacobian_in_own_memory(&mut self, x: Numbers<'_>) -> Result<Numbers<'_>> {
+        self.check("x", x.len(), self.pattern.rows())?;
+        gpu::jacobian(self, x)
     }
 
     fn coordinates(&self) -> Option<&[[f64; 3]]> {

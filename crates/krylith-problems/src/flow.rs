@@ -22,11 +22,13 @@
 //! viscous terms.
 
 use krylith_core::matrix::Bsr;
+use krylith_core::memory::Numbers;
 use krylith_core::newton::NonlinearSystem;
 use krylith_core::{Error, Problem, Result};
 use rayon::prelude::*;
 use std::borrow::Cow;
 
+use crate::gpu::{self, OnGpu, Place};
 use crate::share::{self, Share};
 use crate::tets::{Rows, Shape, TetMesh, dot};
 
@@ -81,6 +83,17 @@ pub struct Flow {
     /// τ and τ_c of each tetrahedron.
     weights: Vec<[f64; 2]>,
     share: Option<Share>,
+    place: Place<Self>,
+}
+
+/// What a time step changes: given values, c₀, q, τ and τ_c, and σ.
+#[cfg(feature = "cuda")]
+pub(crate) struct FlowStep<'a> {
+    pub given: &'a [f64],
+    pub history: &'a [[f64; 3]],
+    pub weights: &'a [[f64; 2]],
+    pub rate: f64,
+    pub scale: f64,
 }
 
 /// Quantities that the four rows of an element share.
@@ -129,7 +142,8 @@ impl Flow {
         let rows = share::agreed(share.as_ref(), Rows::new(&mesh, own, B))?;
         let weights = vec![[0.0; 2]; mesh.tetrahedra().len()];
         let (history, given) = (vec![[0.0; 3]; n], vec![0.0; B * n]);
-        Ok(Self { mesh, rows, fluid, fixed, given, scale: 1.0, rate: 0.0, history, weights, share })
+        let place = Place::host();
+        Ok(Self { mesh, rows, fluid, fixed, given, scale: 1.0, rate: 0.0, history, weights, share, place })
     }
 
     /// Returns the numbers of this rank's nodes and ghosts.
@@ -155,7 +169,19 @@ impl Flow {
     }
     /// Returns the prescribed values for changing; values of other unknowns are ignored.
     pub fn given_mut(&mut self) -> &mut [f64] {
+        self.place.changed();
         &mut self.given
+    }
+    /// Returns the rows of the matrix.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn rows(&self) -> &Rows {
+        &self.rows
+    }
+    /// Returns what a time step changes.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn step(&self) -> FlowStep<'_> {
+        let Self { given, history, weights, rate, scale, .. } = self;
+        FlowStep { given, history, weights, rate: *rate, scale: *scale }
     }
     /// Writes the prescribed values into x.
     pub fn put_given(&self, x: &mut [f64]) {
@@ -176,6 +202,7 @@ impl Flow {
         if !(dt > 0.0 && (1.0 / dt).is_finite()) {
             return Err(Error::invalid(format!("a time step of {dt}; expected a positive number")));
         }
+        self.place.changed();
         let (last, before) = (self.local(last)?, before.map(|x| self.local(x)).transpose()?);
         let (last, before) = (&last[..], before.as_deref());
         self.rate = if before.is_some() { 1.5 / dt } else { 1.0 / dt };
@@ -341,6 +368,22 @@ fn velocity(x: &[f64], p: u32) -> [f64; 3] {
     [x[at], x[at + 1], x[at + 2]]
 }
 
+impl OnGpu for Flow {
+    fn place(&mut self) -> &mut Place<Self> {
+        &mut self.place
+    }
+    fn share(&self) -> Option<&Share> {
+        self.share.as_ref()
+    }
+    fn local<'x>(&self, x: &'x [f64]) -> Result<Cow<'x, [f64]>> {
+        self.local(x)
+    }
+    #[cfg(feature = "cuda")]
+    fn assembly(&self, gpu: usize) -> Result<Option<Box<dyn gpu::Assembly<Self>>>> {
+        gpu::flow::assembly(self, gpu)
+    }
+}
+
 impl NonlinearSystem for Flow {
     fn pattern(&self) -> &Bsr {
         self.rows.pattern()
@@ -360,6 +403,20 @@ impl NonlinearSystem for Flow {
         let x = self.local(x)?;
         self.rows.jacobian(values, |i, row| self.jacobian_row(&x, i, row));
         Ok(())
+    }
+
+    fn solves_on(&mut self, gpu: Option<usize>) -> Result<bool> {
+        gpu::select(self, gpu)
+    }
+
+    fn residual_in_own_memory(&mut self, x: Numbers<'_>) -> Result<Numbers<'_>> {
+        self.rows.check("unknowns", x.len())?;
+        gpu::residual(self, x)
+    }
+
+    fn jacobian_in_own_memory(&mut self, x: Numbers<'_>) -> Result<Numbers<'_>> {
+        self.rows.check("unknowns", x.len())?;
+        gpu::jacobian(self, x)
     }
 
     fn coordinates(&self) -> Option<&[[f64; 3]]> {

@@ -50,6 +50,8 @@ mod data;
 mod distributed;
 mod elasticity;
 pub mod flow;
+#[doc(hidden)]
+pub mod gpu;
 mod grid;
 pub mod hard;
 mod laplace;

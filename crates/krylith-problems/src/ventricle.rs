@@ -13,6 +13,7 @@
 //! method starts from that at its beginning.
 
 use krylith_core::matrix::Bsr;
+use krylith_core::memory::Numbers;
 use krylith_core::newton::NonlinearSystem;
 use krylith_core::{Error, Problem, Result};
 use rayon::prelude::*;
@@ -236,6 +237,15 @@ impl NonlinearSystem for Ventricle {
     }
     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> Result<()> {
         self.solid.jacobian(x, values)
+    }
+    fn solves_on(&mut self, gpu: Option<usize>) -> Result<bool> {
+        self.solid.solves_on(gpu)
+    }
+    fn residual_in_own_memory(&mut self, x: Numbers<'_>) -> Result<Numbers<'_>> {
+        self.solid.residual_in_own_memory(x)
+    }
+    fn jacobian_in_own_memory(&mut self, x: Numbers<'_>) -> Result<Numbers<'_>> {
+        self.solid.jacobian_in_own_memory(x)
     }
     fn coordinates(&self) -> Option<&[[f64; 3]]> {
         self.solid.coordinates()

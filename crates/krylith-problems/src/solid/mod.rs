@@ -17,11 +17,13 @@
 mod material;
 
 use krylith_core::matrix::Bsr;
+use krylith_core::memory::Numbers;
 use krylith_core::newton::NonlinearSystem;
 use krylith_core::{Error, Problem, Result};
 use rayon::prelude::*;
 use std::borrow::Cow;
 
+use crate::gpu::{self, OnGpu, Place};
 use crate::share::{self, Share};
 use crate::tets::{Rows, Shape, TetMesh, area};
 pub use material::Material;
@@ -64,17 +66,27 @@ pub struct Solid {
     load: Vec<f64>,
     pressed: Pressed,
     share: Option<Share>,
+    place: Place<Self>,
+}
+
+/// What a time step changes beside û and σ.
+#[cfg(feature = "cuda")]
+pub(crate) struct SolidStep<'a> {
+    pub material: Material,
+    pub inertia: f64,
+    pub load: &'a [f64],
+    pub pressed: &'a Pressed,
 }
 
 /// A surface under pressure.
 #[derive(Debug, Clone, Default)]
-struct Pressed {
-    pressure: f64,
-    faces: Vec<[u32; 3]>,
+pub(crate) struct Pressed {
+    pub pressure: f64,
+    pub faces: Vec<[u32; 3]>,
     /// Node i is a corner of the faces `around[begin[i]..begin[i + 1]]`: the value is 3 f + k if i is corner
     /// k of face f, ascending. Empty without a surface.
-    begin: Vec<usize>,
-    around: Vec<u32>,
+    pub begin: Vec<usize>,
+    pub around: Vec<u32>,
 }
 
 impl Pressed {
@@ -149,6 +161,7 @@ impl Solid {
             load: vec![0.0; B * n],
             pressed: Pressed::default(),
             share,
+            place: Place::host(),
         };
         solid.scale = solid.mean_diagonal()?;
         Ok(solid)
@@ -176,11 +189,28 @@ impl Solid {
         self.scale
     }
 
+    /// Returns the rows of the matrix.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn rows(&self) -> &Rows {
+        &self.rows
+    }
+    /// Returns the fibre direction of each tetrahedron.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn fibres(&self) -> &[[f64; 3]] {
+        &self.fibres
+    }
+    /// Returns what a time step changes.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn step(&self) -> SolidStep<'_> {
+        SolidStep { material: self.material, inertia: self.inertia, load: &self.load, pressed: &self.pressed }
+    }
+
     /// Sets m = ρ/(β Δt²). Collective over the ranks that share the body.
     ///
     /// # Errors
     /// Returns an error if a rank is gone.
     pub fn set_inertia(&mut self, m: f64) -> Result<()> {
+        self.place.changed();
         self.inertia = m;
         self.scale = self.mean_diagonal()?;
         Ok(())
@@ -191,11 +221,13 @@ impl Solid {
     }
     /// Sets û of own nodes. Collective.
     pub(crate) fn set_predicted(&mut self, own: &[f64]) -> Result<()> {
+        self.place.changed();
         self.predicted = self.local(own)?.into_owned();
         Ok(())
     }
     /// Returns the forces l on the nodes for changing.
     pub fn load_mut(&mut self) -> &mut [f64] {
+        self.place.changed();
         &mut self.load
     }
 
@@ -204,12 +236,14 @@ impl Solid {
     /// # Errors
     /// Returns an error if the mesh does not have the surface.
     pub fn press(&mut self, surface: &str, pressure: f64) -> Result<()> {
+        self.place.changed();
         let pressed = Pressed::new(self.mesh.surface(surface)?, self.mesh.points().len());
         self.pressed = Pressed { pressure, ..pressed };
         Ok(())
     }
     /// Changes the pressure of the surface that [`press`](Self::press) named.
     pub fn set_pressure(&mut self, pressure: f64) {
+        self.place.changed();
         self.pressed.pressure = pressure;
     }
 
@@ -346,6 +380,22 @@ fn node(u: &[f64], p: u32) -> [f64; 3] {
     [u[at], u[at + 1], u[at + 2]]
 }
 
+impl OnGpu for Solid {
+    fn place(&mut self) -> &mut Place<Self> {
+        &mut self.place
+    }
+    fn share(&self) -> Option<&Share> {
+        self.share.as_ref()
+    }
+    fn local<'x>(&self, x: &'x [f64]) -> Result<Cow<'x, [f64]>> {
+        self.local(x)
+    }
+    #[cfg(feature = "cuda")]
+    fn assembly(&self, gpu: usize) -> Result<Option<Box<dyn gpu::Assembly<Self>>>> {
+        gpu::solid::assembly(self, gpu)
+    }
+}
+
 impl NonlinearSystem for Solid {
     fn pattern(&self) -> &Bsr {
         self.rows.pattern()
@@ -365,6 +415,20 @@ impl NonlinearSystem for Solid {
         let x = self.local(x)?;
         self.rows.jacobian(values, |i, row| self.jacobian_row(&x, i, row));
         Ok(())
+    }
+
+    fn solves_on(&mut self, gpu: Option<usize>) -> Result<bool> {
+        gpu::select(self, gpu)
+    }
+
+    fn residual_in_own_memory(&mut self, x: Numbers<'_>) -> Result<Numbers<'_>> {
+        self.rows.check("displacements", x.len())?;
+        gpu::residual(self, x)
+    }
+
+    fn jacobian_in_own_memory(&mut self, x: Numbers<'_>) -> Result<Numbers<'_>> {
+        self.rows.check("displacements", x.len())?;
+        gpu::jacobian(self, x)
     }
 
     fn coordinates(&self) -> Option<&[[f64; 3]]> {

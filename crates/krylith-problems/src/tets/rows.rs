@@ -138,6 +138,13 @@ impl Rows {
         Ok(Self { pattern, places, begin })
     }
 
+    /// Returns the start of each own node's list of tetrahedra, these lists, and the positions of corners in
+    /// the row for each entry of the lists.
+    #[cfg(feature = "cuda")]
+    pub fn lists<'m>(&self, mesh: &'m TetMesh) -> (&[usize], &'m [u32], &[[u8; 4]]) {
+        (&self.begin, &mesh.around[..self.places.len()], &self.places)
+    }
+
     /// Returns the pattern; its values are zero.
     pub fn pattern(&self) -> &Bsr {
         &self.pattern

@@ -1,0 +1,175 @@
+//! What the assemblies share: kernels, vectors, and a mesh on the GPU.
+
+use krylith_core::device::cuda::{Argument, Buffer, Device, Kernel, Program};
+use krylith_core::matrix::Bsr;
+use krylith_core::memory::Numbers;
+use krylith_core::{Error, Result};
+use std::sync::Arc;
+
+use crate::tets::{Rows, TetMesh};
+
+/// Largest share of the GPU's free memory for the values of J. A solver needs a multiple of them.
+const SHARE: u64 = 6;
+/// Shared memory that every GPU has without being asked for more.
+const SHARED: usize = 48 << 10;
+/// Rows of a thread block, at most.
+const WARPS: usize = 4;
+
+/// A `.cu` file: its name and its text.
+pub(super) type Source = (&'static str, &'static str);
+
+pub(super) const CAVITY: Source = ("problems/cavity.cu", include_str!("kernels/cavity.cu"));
+pub(super) const FLOW: Source =
+    ("problems/flow.cu", concat!(include_str!("kernels/elements.cuh"), include_str!("kernels/flow.cu")));
+pub(super) const SOLID: Source =
+    ("problems/solid.cu", concat!(include_str!("kernels/elements.cuh"), include_str!("kernels/solid.cu")));
+
+fn kernel((file, text): Source, entry: &'static str) -> Kernel {
+    Kernel { file, text: Some(text), entry, defines: Vec::new() }
+}
+
+/// Returns one kernel of each file; a file is compiled as a whole.
+pub fn kernels() -> Vec<Kernel> {
+    [CAVITY, FLOW, SOLID].map(|source| kernel(source, "jacobian")).to_vec()
+}
+
+/// The kernels of a problem, with x, F and the values of J.
+pub(super) struct Kernels {
+    pub device: Arc<Device>,
+    residual: Program,
+    jacobian: Program,
+    x: Buffer<f64>,
+    f: Buffer<f64>,
+    values: Buffer<f64>,
+}
+
+impl Kernels {
+    /// Loads the kernels of a file and allocates the vectors of this pattern; `None` if J takes too much of
+    /// the memory.
+    pub fn open(gpu: usize, source: Source, pattern: &Bsr) -> Result<Option<Self>> {
+        let device = Device::open(gpu)?;
+        if 8 * pattern.stored() as u64 > device.free_memory()? / SHARE {
+            return Ok(None);
+        }
+        let load = |entry| Program::load(&device, &kernel(source, entry));
+        let (residual, jacobian) = (load("residual")?, load("jacobian")?);
+        let x = device.zeros(pattern.block_columns() * pattern.block(), "x of a nonlinear problem")?;
+        let f = device.zeros(pattern.rows(), "F of a nonlinear problem")?;
+        let values = device.zeros(pattern.stored(), "the Jacobian of a nonlinear problem")?;
+        Ok(Some(Self { device, residual, jacobian, x, f, values }))
+    }
+
+    /// Computes F with `threads` rows of nodes per thread block; `with` returns the arguments, of the
+    /// addresses of x and F.
+    pub fn residual(
+        &mut self,
+        x: Numbers<'_>,
+        nodes: usize,
+        threads: usize,
+        with: impl FnOnce(Argument, Argument) -> Vec<Argument>,
+    ) -> Result<Numbers<'_>> {
+        self.device.copy_from(x, &mut self.x)?;
+        let arguments = with(address(&self.x), address(&self.f));
+        self.residual.launch(nodes.div_ceil(threads), threads, 0, &arguments)?;
+        Ok(Numbers::from(&self.f))
+    }
+
+    /// Computes J in a launch of this shape; `with` returns the arguments, of the addresses of x and the
+    /// values.
+    pub fn jacobian(
+        &mut self,
+        x: Numbers<'_>,
+        launch: Launch,
+        with: impl FnOnce(Argument, Argument) -> Vec<Argument>,
+    ) -> Result<Numbers<'_>> {
+        self.device.copy_from(x, &mut self.x)?;
+        let arguments = with(address(&self.x), address(&self.values));
+        self.jacobian.launch(launch.blocks, launch.threads, launch.shared, &arguments)?;
+        Ok(Numbers::from(&self.values))
+    }
+}
+
+/// The shape of a launch: thread blocks, threads of each, and bytes of shared memory of each.
+pub(super) struct Launch {
+    pub blocks: usize,
+    pub threads: usize,
+    pub shared: usize,
+}
+
+/// A mesh on a GPU, with the places of its elements in the matrix.
+pub(super) struct Mesh {
+    nodes: usize,
+    width: usize,
+    pub points: Buffer<f64>,
+    pub tetrahedra: Buffer<u32>,
+    pub begin: Buffer<u64>,
+    pub around: Buffer<u32>,
+    pub places: Buffer<u8>,
+    pub row_ptr: Buffer<u64>,
+    pub diagonal: Buffer<u8>,
+}
+
+impl Mesh {
+    pub fn new(device: &Arc<Device>, mesh: &TetMesh, rows: &Rows) -> Result<Self> {
+        let pattern = rows.pattern();
+        let nodes = pattern.block_rows();
+        let (begin, around, places) = rows.lists(mesh);
+        let row_ptr = pattern.row_ptr();
+        let width = row_ptr.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
+        let diagonal: Vec<u8> = (0..nodes).map(|i| rows.place(i, i as u32) as u8).collect();
+        let what = "a mesh";
+        Ok(Self {
+            nodes,
+            width,
+            points: device.upload(mesh.points().as_flattened(), what)?,
+            tetrahedra: device.upload(mesh.tetrahedra().as_flattened(), what)?,
+            begin: device.upload(&wide(begin), what)?,
+            around: device.upload(around, what)?,
+            places: device.upload(places.as_flattened(), what)?,
+            row_ptr: device.upload(&wide(row_ptr), what)?,
+            diagonal: device.upload(&diagonal, what)?,
+        })
+    }
+
+    /// Returns the number of own nodes.
+    pub fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    /// Returns the number of blocks of the longest row, as an argument.
+    pub fn width(&self) -> Argument {
+        Argument::Int(self.width as i32)
+    }
+
+    /// Returns the launch of one warp per row, for blocks of `square` numbers; see `sum_row` of
+    /// `kernels/elements.cuh`.
+    pub fn rows(&self, square: usize) -> Launch {
+        let each = 8 * (self.width * square + 32 * (4 * square + 1));
+        let warps = (SHARED / each).clamp(1, WARPS);
+        Launch { blocks: self.nodes.div_ceil(warps), threads: 32 * warps, shared: warps * each }
+    }
+}
+
+/// Returns indices as 64-bit numbers.
+pub(super) fn wide(indices: &[usize]) -> Vec<u64> {
+    indices.iter().map(|&i| i as u64).collect()
+}
+
+/// Returns the address of a buffer as an argument.
+pub(super) fn address<T: Copy>(buffer: &Buffer<T>) -> Argument {
+    Argument::Address(buffer.pointer())
+}
+
+/// Returns a number of nodes as an argument.
+pub(super) fn count(n: usize) -> Argument {
+    Argument::Int(n as i32)
+}
+
+/// Returns `None` if a GPU has too little memory.
+pub(super) fn fits<T>(made: Result<T>) -> Result<Option<T>> {
+    match made {
+        Ok(made) => Ok(Some(made)),
+        Err(Error::Memory { .. }) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
