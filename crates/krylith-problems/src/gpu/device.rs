@@ -28,9 +28,9 @@ fn kernel((file, text): Source, entry: &'static str) -> Kernel {
     Kernel { file, text: Some(text), entry, defines: Vec::new() }
 }
 
-/// Returns one kernel of each file; a file is compiled as a whole.
-pub fn kernels() -> Vec<Kernel> {
-    [CAVITY, FLOW, SOLID].map(|source| kernel(source, "jacobian")).to_vec()
+/// Returns the kernels of each file, F first.
+pub fn kernels() -> Vec<[Kernel; 2]> {
+    [CAVITY, FLOW, SOLID].map(|source| ["residual", "jacobian"].map(|entry| kernel(source, entry))).to_vec()
 }
 
 /// The kernels of a problem, with x, F and the values of J.

@@ -78,6 +78,11 @@ impl Program {
         Ok(Self { device: device.clone(), function, entry: kernel.entry, parameters })
     }
 
+    /// True if the text of a kernel declares its function in the form that [`load`](Self::load) reads.
+    pub fn is_declared(kernel: &Kernel) -> bool {
+        kernel.text.and_then(|text| parameters(text, kernel.entry)).is_some()
+    }
+
     /// Launches the kernel in the stream of its device, with `shared` bytes of dynamic shared memory.
     ///
     /// # Errors
@@ -104,9 +109,8 @@ impl Program {
 /// a parameter of another type.
 fn parameters(text: &str, entry: &str) -> Option<Vec<Kind>> {
     let function = text.split("extern \"C\" __global__").skip(1).find_map(|function| {
-        let (_, rest) = function.split_once(&format!(" {entry}("))?;
-        let (between, _) = function.split_at(function.len() - rest.len());
-        (!between.contains('{')).then_some(rest)
+        let (head, rest) = function.split_once(&format!("{entry}("))?;
+        (head.ends_with(char::is_whitespace) && !head.contains('{')).then_some(rest)
     })?;
     let (list, _) = function.split_once(')')?;
     let kind = |parameter: &str| {
@@ -131,7 +135,7 @@ mod tests {
     #[test]
     fn parameters_are_read_from_the_text() {
         let text = "__device__ double twice(double x) { return x + x; }\n\
-                    extern \"C\" __global__ void __launch_bounds__(64) first(const double* x, int n) { twice(1.0); }\n\
+                    extern \"C\" __global__ void __launch_bounds__(64)\nfirst(const double* x, int n) { twice(1.0); }\n\
                     extern \"C\" __global__ void second(\n    unsigned n, const double scale, const long long* p, long long m) {}";
         assert_eq!(parameters(text, "first"), Some(vec![Kind::Address, Kind::Int]));
         assert_eq!(parameters(text, "second"), Some(vec![Kind::Int, Kind::Real, Kind::Address, Kind::Long]));
