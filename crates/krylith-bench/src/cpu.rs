@@ -295,6 +295,10 @@ impl Orthogonalizer for Mgs<'_> {
     fn name(&self) -> String {
         "MGS (dot + axpy)".into()
     }
+    fn traffic(&self) -> Option<u64> {
+        // Per column a dot and an axpy; then norm and scaling.
+        Some(8 * (self.fresh[0].len() * (5 * self.v.len() + 3)) as u64)
+    }
     fn refresh(&mut self) -> Result<()> {
         self.w.clone_from(&self.fresh);
         Ok(())

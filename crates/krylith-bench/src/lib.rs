@@ -42,6 +42,8 @@ mod triad;
 pub use answer::{answer, answer_systems};
 pub use cbcg::cbcg;
 #[cfg(feature = "cuda")]
+pub use cuda::gram_schmidt::compile_for as compile_gram_schmidt_kernels;
+#[cfg(feature = "cuda")]
 pub use cuda::ildu0::compile_all as compile_ildu0_kernels;
 #[cfg(feature = "cuda")]
 pub use cuda::spmv::compile_products as compile_spmv_kernels;

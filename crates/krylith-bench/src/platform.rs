@@ -158,6 +158,11 @@ pub(crate) enum Effort {
 /// A benchmark of ten orthogonalisations of fresh vectors against a basis of fixed size.
 pub(crate) trait Orthogonalizer {
     fn name(&self) -> String;
+    /// Returns the bytes that one step reads and writes if no cache holds anything, where they are more than
+    /// the least.
+    fn traffic(&self) -> Option<u64> {
+        None
+    }
     /// Writes fresh vectors; not timed.
     fn refresh(&mut self) -> Result<()>;
     /// Runs [`STEPS`] steps.

@@ -1,7 +1,8 @@
 //! Checks that the papers' own kernels compile, without a GPU.
 
 use krylith_bench::{
-    compile_exchange_kernels, compile_ildu0_kernels, compile_paper_kernels, compile_spmv_kernels,
+    compile_exchange_kernels, compile_gram_schmidt_kernels, compile_ildu0_kernels, compile_paper_kernels,
+    compile_spmv_kernels,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -54,6 +55,13 @@ fn ildu0() -> Result<(), Failed> {
 fn okp() -> Result<(), Failed> {
     let exchange = compile_exchange_kernels((9, 0))?.to_src();
     assert!(exchange.contains("parallel_buffering") && exchange.contains("gather"));
+    for ptx in compile_gram_schmidt_kernels((9, 0))? {
+        let text = ptx.to_src();
+        for kernel in ["axpy_dot", "gram_schmidt_pass", "normalize"] {
+            assert!(text.contains(&format!(".entry {kernel}(")), "{kernel}");
+        }
+        assert!(!text.contains(".local"), "the pass keeps its sums in registers");
+    }
     for b in 1..=8 {
         for s in 1..=4 {
             let ptx = compile_paper_kernels(b, s, 256, (8, 0))?.to_src();

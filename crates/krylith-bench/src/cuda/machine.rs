@@ -1,7 +1,7 @@
-//! GMRES by the vendor's libraries, with vectors stored stage by stage, and modified (CU-Solver) or twice
-//! classical Gram–Schmidt.
+//! GMRES by the vendor's libraries, with vectors stored stage by stage, and Gram–Schmidt as CU-Solver has it
+//! or faster.
 
-use super::products::CuSolver;
+use super::gram_schmidt::GramSchmidt;
 use super::vendor::Vendor;
 use crate::platform::{Orthogonalizer, STEPS};
 use crate::systems::Random;
@@ -9,28 +9,56 @@ use crate::textbook::{Machine, Part, Times};
 use cudarc::driver::CudaEvent;
 use krylith_core::device::cuda::Buffer;
 use krylith_core::io::{from_stage_by_stage, to_stage_by_stage};
-use krylith_core::matrix::KroneckerSum;
 use krylith_core::{Error, Result};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// The orthogonalisation of a vector against the basis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum How {
+pub(crate) enum How {
     /// `cublasDdot` and `cublasDaxpy` per column, as in CU-Solver of the OKP paper: the host holds every
     /// scalar.
     Mgs,
-    /// `cublasDgemv` four times. The one wait per step is for the norm; the coefficients have arrived by
-    /// then.
+    /// `cublasDgemv` four times, and one wait per step, for coefficients and norm.
     Cgs2,
+    /// MGS with one kernel per column, and the wait of [`How::Cgs2`].
+    FusedMgs,
+    /// CGS2 with three passes over the basis, and the wait of [`How::Cgs2`].
+    FusedCgs2,
 }
 
 impl How {
+    pub const ALL: [Self; 4] = [Self::Mgs, Self::Cgs2, Self::FusedMgs, Self::FusedCgs2];
+
     fn name(self) -> &'static str {
         match self {
             How::Mgs => "cuBLAS MGS (dot + axpy)",
             How::Cgs2 => "cuBLAS CGS2 (gemv)",
+            How::FusedMgs => "fused MGS (a kernel a column)",
+            How::FusedCgs2 => "fused CGS2 (three passes)",
         }
+    }
+
+    /// Returns the name in the name of a solver.
+    pub fn short(self) -> &'static str {
+        match self {
+            How::Mgs => "MGS",
+            How::Cgs2 => "CGS2 by gemv",
+            How::FusedMgs => "fused MGS",
+            How::FusedCgs2 => "fused CGS2",
+        }
+    }
+
+    /// Returns the bytes that the kernels of one step read and write, if no cache holds anything.
+    fn traffic(self, n: usize, columns: usize) -> u64 {
+        let vectors = match self {
+            // Per column a dot and an axpy; then norm and scaling, as for all.
+            How::Mgs => 5 * columns + 3,
+            How::Cgs2 => 4 * columns + 9,
+            How::FusedMgs => 4 * columns + 3,
+            How::FusedCgs2 => 3 * columns + 7,
+        };
+        8 * (n * vectors) as u64
     }
 }
 
@@ -63,57 +91,85 @@ impl Sums for Alone {
     }
 }
 
-/// Orthonormalises `w` against the first `columns` columns of `v`; `h` receives the coefficients and the
-/// norm.
-pub(super) fn orthogonalize(
-    vendor: &Vendor,
-    sums: &dyn Sums,
+/// A way to orthogonalise on one device.
+pub(super) struct Orthogonalization {
+    vendor: Rc<Vendor>,
+    kernels: GramSchmidt,
     how: How,
-    n: usize,
-    columns: usize,
-    v: u64,
-    w: u64,
-    scratch: u64,
-    h: &mut [f64],
-) -> Result<()> {
-    match how {
-        How::Mgs => {
-            for k in 0..columns {
-                let vk = v + 8 * (k * n) as u64;
-                h[k] = vendor.dot(n, vk, w)?;
-                sums.host(&mut h[k..=k])?;
-                vendor.axpy(n, -h[k], vk, w)?;
-            }
-            h[columns] = sums.norm(vendor, n, w)?;
-        }
-        How::Cgs2 => {
-            // Slot 0 of the pinned memory holds the norm.
-            for pass in 0..2 {
-                let c = scratch + 8 * (pass * columns) as u64;
-                vendor.gemv(true, (n, columns), 1.0, v, w, 0.0, c)?;
-                sums.device(c, columns)?;
-                vendor.gemv(false, (n, columns), -1.0, v, c, 1.0, w)?;
-            }
-            vendor.fetch(scratch, 1, 2 * columns)?;
-            h[columns] = sums.norm(vendor, n, w)?;
-            for k in 0..columns {
-                h[k] = vendor.pinned(1 + k) + vendor.pinned(1 + columns + k);
-            }
-        }
+    /// Coefficients and w·w.
+    sums: Buffer<f64>,
+}
+
+impl Orthogonalization {
+    /// Prepares the way for at most `columns` columns.
+    pub fn new(vendor: &Rc<Vendor>, how: How, columns: usize) -> Result<Self> {
+        let (kernels, sums) = (GramSchmidt::new(vendor)?, vendor.zeros(2 * columns + 1)?);
+        Ok(Self { vendor: vendor.clone(), kernels, how, sums })
     }
-    vendor.scale(n, 1.0 / h[columns], w)
+
+    /// Orthonormalises `w` against the first `columns` columns of `v`; `h` receives the coefficients and the
+    /// norm.
+    pub fn run(
+        &self,
+        sums: &dyn Sums,
+        (n, columns): (usize, usize),
+        v: u64,
+        w: u64,
+        h: &mut [f64],
+    ) -> Result<()> {
+        let (vendor, at, all) = (&self.vendor, |k: usize| self.sums.at(k), (v, w, self.sums.pointer()));
+        let reduce = |at, count| sums.device(at, count);
+        let coefficients = match self.how {
+            How::Mgs => {
+                for k in 0..columns {
+                    let vk = v + 8 * (k * n) as u64;
+                    h[k] = vendor.dot(n, vk, w)?;
+                    sums.host(&mut h[k..=k])?;
+                    vendor.axpy(n, -h[k], vk, w)?;
+                }
+                h[columns] = sums.norm(vendor, n, w)?;
+                return vendor.scale(n, 1.0 / h[columns], w);
+            }
+            How::Cgs2 => {
+                for c in [at(0), at(columns)] {
+                    vendor.gemv(true, (n, columns), 1.0, v, w, 0.0, c)?;
+                    sums.device(c, columns)?;
+                    vendor.gemv(false, (n, columns), -1.0, v, c, 1.0, w)?;
+                }
+                let square = at(2 * columns);
+                vendor.dot_on_device(n, w, w, square)?;
+                sums.device(square, 1)?;
+                self.kernels.normalize(n, square, w)?;
+                2 * columns
+            }
+            How::FusedMgs => {
+                self.kernels.mgs((n, columns), all, reduce)?;
+                columns
+            }
+            How::FusedCgs2 => {
+                self.kernels.cgs2((n, columns), all, reduce)?;
+                2 * columns
+            }
+        };
+        vendor.fetch(self.sums.pointer(), 0, coefficients + 1)?;
+        vendor.device.wait()?;
+        for (k, h) in h[..columns].iter_mut().enumerate() {
+            *h = (k..coefficients).step_by(columns).map(|k| vendor.pinned(k)).sum();
+        }
+        h[columns] = vendor.pinned(coefficients).sqrt();
+        Ok(())
+    }
 }
 
 /// Benchmark of [`STEPS`] vectors against a basis of fixed size.
 pub(super) struct VendorOrthogonalizer {
     vendor: Rc<Vendor>,
-    how: How,
+    way: Orthogonalization,
     n: usize,
     columns: usize,
     v: Buffer<f64>,
     fresh: Buffer<f64>,
     w: Buffer<f64>,
-    scratch: Buffer<f64>,
     h: Vec<f64>,
 }
 
@@ -123,32 +179,31 @@ impl VendorOrthogonalizer {
         let device = &vendor.device;
         let v = device.upload(&random.numbers(n * columns), "a basis")?;
         let fresh = device.upload(&random.numbers(n * STEPS), "vectors")?;
-        let (w, scratch) = (vendor.zeros(n * STEPS)?, vendor.zeros(2 * columns)?);
-        let mut h = vec![0.0; columns + 1];
+        let (w, way) = (vendor.zeros(n * STEPS)?, Orthogonalization::new(vendor, how, columns)?);
+        let (first, mut h) = (Orthogonalization::new(vendor, How::Mgs, columns)?, vec![0.0; columns + 1]);
         for k in 0..columns {
             // Twice, so that the basis is orthonormal to rounding.
             for _ in 0..2 {
-                let (basis, column, scratch) = (v.pointer(), v.at(k * n), scratch.pointer());
-                orthogonalize(vendor, &Alone, How::Mgs, n, k, basis, column, scratch, &mut h)?;
+                first.run(&Alone, (n, k), v.pointer(), v.at(k * n), &mut h)?;
             }
         }
-        Ok(Self { vendor: vendor.clone(), how, n, columns, v, fresh, w, scratch, h })
+        Ok(Self { vendor: vendor.clone(), way, n, columns, v, fresh, w, h })
     }
 }
 
 impl Orthogonalizer for VendorOrthogonalizer {
     fn name(&self) -> String {
-        self.how.name().into()
+        self.way.how.name().into()
+    }
+    fn traffic(&self) -> Option<u64> {
+        Some(self.way.how.traffic(self.n, self.columns))
     }
     fn refresh(&mut self) -> Result<()> {
         self.vendor.copy(self.fresh.pointer(), self.w.pointer(), self.fresh.len())
     }
     fn run(&mut self) -> Result<()> {
-        for i in 0..STEPS {
-            let (v, w, scratch) = (self.v.pointer(), self.w.at(i * self.n), self.scratch.pointer());
-            orthogonalize(&self.vendor, &Alone, self.how, self.n, self.columns, v, w, scratch, &mut self.h)?;
-        }
-        Ok(())
+        let Self { way, n, columns, v, w, h, .. } = self;
+        (0..STEPS).try_for_each(|i| way.run(&Alone, (*n, *columns), v.pointer(), w.at(i * *n), h))
     }
     fn defect(&mut self) -> Result<f64> {
         let w = self.w.at((STEPS - 1) * self.n);
@@ -230,56 +285,58 @@ pub(super) type Product = Box<dyn Fn(u64, u64) -> Result<()>>;
 /// GMRES by the vendor's libraries with a given product, on one GPU or one rank; every rank's host holds the
 /// same scalars.
 pub(super) struct VendorMachine {
+    name: String,
     vendor: Rc<Vendor>,
     product: Product,
     sums: Rc<dyn Sums>,
     clock: Rc<Clock>,
-    how: How,
+    way: Orthogonalization,
     stages: usize,
     n: usize,
     v: Buffer<f64>,
     b: Buffer<f64>,
     x: Buffer<f64>,
-    scratch: Buffer<f64>,
+    /// Coefficients of a correction.
+    y: Buffer<f64>,
 }
 
 impl VendorMachine {
-    /// Creates the solver on one GPU with CU-Solver's product.
+    /// Creates the solver on one GPU with a product whose time is all of its own.
     pub fn alone(
         vendor: &Rc<Vendor>,
-        how: How,
-        k: &KroneckerSum,
-        rhs: &[f64],
+        (name, how): (String, How),
+        product: impl Fn(u64, u64) -> Result<()> + 'static,
+        (rhs, stages): (&[f64], usize),
         restart: usize,
     ) -> Result<Self> {
-        let (cu, clock) = (CuSolver::new(vendor, k, 1)?, Rc::new(Clock::new(vendor)));
+        let clock = Rc::new(Clock::new(vendor));
         let own = clock.clone();
         let product = Box::new(move |x, y| {
             own.mark(Part::Product);
-            cu.multiply(0, x, y)
+            product(x, y)
         });
-        Self::new(vendor, how, (product, Rc::new(Alone), clock), rhs, k.stages(), restart)
+        Self::new(vendor, (name, how), (product, Rc::new(Alone), clock), (rhs, stages), restart)
     }
 
     pub fn new(
         vendor: &Rc<Vendor>,
-        how: How,
+        (name, how): (String, How),
         (product, sums, clock): (Product, Rc<dyn Sums>, Rc<Clock>),
-        rhs: &[f64],
-        stages: usize,
+        (rhs, stages): (&[f64], usize),
         restart: usize,
     ) -> Result<Self> {
         let n = rhs.len();
         Ok(Self {
+            name,
             v: vendor.zeros(n * (restart + 1))?,
             b: vendor.device.upload(&to_stage_by_stage(rhs, stages), "b")?,
             x: vendor.zeros(n)?,
-            scratch: vendor.zeros(2 * (restart + 1))?,
+            y: vendor.zeros(restart)?,
+            way: Orthogonalization::new(vendor, how, restart)?,
             vendor: vendor.clone(),
             product,
             sums,
             clock,
-            how,
             stages,
             n,
         })
@@ -291,10 +348,7 @@ impl VendorMachine {
 
 impl Machine for VendorMachine {
     fn name(&self) -> String {
-        match self.how {
-            How::Mgs => "CU-Solver (MGS)".into(),
-            How::Cgs2 => "CU kernels, CGS2 by gemv".into(),
-        }
+        self.name.clone()
     }
     fn reset(&mut self) -> Result<()> {
         self.vendor.fill(self.x.pointer(), self.n, 0)
@@ -313,17 +367,16 @@ impl Machine for VendorMachine {
         (self.product)(self.column(j), self.column(j + 1))
     }
     fn orthogonalize(&mut self, j: usize, h: &mut [f64]) -> Result<()> {
-        let (v, w, scratch) = (self.v.pointer(), self.column(j + 1), self.scratch.pointer());
-        orthogonalize(&self.vendor, &*self.sums, self.how, self.n, j + 1, v, w, scratch, h)
+        self.way.run(&*self.sums, (self.n, j + 1), self.v.pointer(), self.column(j + 1), h)
     }
     fn correct(&mut self, y: &[f64]) -> Result<()> {
         let (vendor, x) = (&self.vendor, self.x.pointer());
-        match self.how {
+        match self.way.how {
             How::Mgs => (0..y.len()).try_for_each(|i| vendor.axpy(self.n, y[i], self.column(i), x)),
-            How::Cgs2 => {
+            _ => {
                 // The copy returns only after it has read the pageable source.
-                vendor.device.write(y, &mut self.scratch, 0)?;
-                let (v, c) = (self.v.pointer(), self.scratch.pointer());
+                vendor.device.write(y, &mut self.y, 0)?;
+                let (v, c) = (self.v.pointer(), self.y.pointer());
                 vendor.gemv(false, (self.n, y.len()), 1.0, v, c, 1.0, x)
             }
         }

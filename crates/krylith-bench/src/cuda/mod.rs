@@ -2,6 +2,7 @@
 
 mod calls;
 mod csr;
+pub(crate) mod gram_schmidt;
 pub(crate) mod ground;
 pub(crate) mod ildu0;
 mod kernels;
@@ -51,6 +52,16 @@ impl CudaPlatform {
         let vendor = Vendor::open(&device)?;
         let events = [vendor.event(true)?, vendor.event(true)?];
         Ok(Self { events, device, vendor, evicted: RefCell::default() })
+    }
+
+    /// Creates the OKP paper's product with the fastest number of threads per block; the paper gives none.
+    fn okp_product(&self, k: &KroneckerSum, sets: usize) -> Result<paper::Paper> {
+        let v = &self.vendor;
+        let [x, y] = [v.zeros(k.rows())?, v.zeros(k.rows())?];
+        let new = |threads| paper::Paper::new(v, k, 1, threads);
+        let run = |paper: &paper::Paper| paper.multiply(0, x.pointer(), y.pointer());
+        let threads = fastest(v, [64, 128, 256], new, run)?.1.threads();
+        paper::Paper::new(v, k, sets, threads)
     }
 
     fn attribute(&self, attribute: Attribute) -> Option<f64> {
@@ -195,11 +206,10 @@ impl Platform for CudaPlatform {
         }
         if effort == platform::Effort::All {
             if k.block() <= 5 {
-                let new = |threads| paper::Paper::new(v, k, 1, threads);
-                let threads = fastest(v, [64, 128, 256], new, |paper| paper.multiply(0, x, y))?.1.threads();
-                let paper = paper::Paper::new(v, k, sets, threads)?;
+                let paper = self.okp_product(k, sets)?;
                 let (name, middle) =
                     ("the paper's kernels (Alg. 2 + 3)".into(), Some(paper.pairs.middle.clone()));
+                let threads = paper.threads();
                 let on = OnDevice::new(v, vectors, middle, move |set, x, y| paper.multiply(set, x, y))?;
                 products.push(Product { name, notes: format!("{threads} threads a block"), on });
             }
@@ -220,12 +230,32 @@ impl Platform for CudaPlatform {
         Ok(products)
     }
     fn orthogonalizers(&self, len: usize, columns: usize) -> Result<Vec<Box<dyn Orthogonalizer + '_>>> {
-        let new = |how| VendorOrthogonalizer::new(&self.vendor, how, len, columns);
-        Ok(vec![Box::new(new(How::Mgs)?), Box::new(new(How::Cgs2)?)])
+        let new = |how| -> Result<Box<dyn Orthogonalizer>> {
+            Ok(Box::new(VendorOrthogonalizer::new(&self.vendor, how, len, columns)?))
+        };
+        How::ALL.into_iter().map(new).collect()
     }
     fn machines(&self, k: &KroneckerSum, rhs: &[f64], restart: usize) -> Result<Vec<Box<dyn Machine + '_>>> {
-        let new = |how| VendorMachine::alone(&self.vendor, how, k, rhs, restart);
-        Ok(vec![Box::new(new(How::Mgs)?), Box::new(new(How::Cgs2)?)])
+        let (v, around) = (&self.vendor, (rhs, k.stages()));
+        let cu = |how: How| -> Result<Box<dyn Machine>> {
+            let name = match how {
+                How::Mgs => "CU-Solver (MGS)".into(),
+                _ => format!("CU kernels, {}", how.short()),
+            };
+            let cu = CuSolver::new(v, k, 1)?;
+            let product = move |x, y| cu.multiply(0, x, y);
+            Ok(Box::new(VendorMachine::alone(v, (name, how), product, around, restart)?))
+        };
+        let mut all = How::ALL.into_iter().map(cu).collect::<Result<Vec<_>>>()?;
+        if k.block() <= 5 {
+            for how in How::ALL {
+                let paper = self.okp_product(k, 1)?;
+                let name = format!("the paper's kernels, {}", how.short());
+                let product = move |x, y| paper.multiply(0, x, y);
+                all.push(Box::new(VendorMachine::alone(v, (name, how), product, around, restart)?));
+            }
+        }
+        Ok(all)
     }
     fn answers(&self, a: &Bsr, symmetric: bool, rhs: &[f64], most: usize) -> Result<Vec<Named<'static>>> {
         self.vendor_answers(a, symmetric, rhs, most)

@@ -128,11 +128,11 @@ fn solvers(
 ) -> Result<Run> {
     let parts = share::cut(&case.kronecker, gpus.len())?;
     let job = Job { case, gpus, parts: &parts, restart: RESTART, iterations: plan.iterations };
-    let new = |name: &str, ours, session| Entry { name: name.into(), ours, exact: true, session };
+    let new = |name: String, ours, session| Entry { name, ours, exact: true, session };
     let baselines = Baseline::ALL.into_iter().map(|one| new(one.name(), false, one.open(&job)));
     let own = [("Krylith, dense blocks", true), ("Krylith, structured blocks", false)];
     let mut entries = Vec::new();
-    for entry in baselines.chain(own.map(|(name, dense)| new(name, true, ours(&job, dense)))) {
+    for entry in baselines.chain(own.map(|(name, dense)| new(name.into(), true, ours(&job, dense)))) {
         match &entry.session {
             Err(Error::Unsupported(why)) => {
                 notes.push(format!("{}, {} GPUs: not available: {why}", entry.name, gpus.len()));

@@ -18,6 +18,8 @@ pub(super) struct Row {
     pub samples: Samples,
     /// Bytes that must move: the basis once, the new vector read and written.
     pub bytes: u64,
+    /// Bytes that the passes read and write if no cache holds anything.
+    pub traffic: u64,
     /// ‖I − QᵀQ‖_F, or the reason of a failure.
     pub check: Check,
 }
@@ -150,7 +152,8 @@ pub(super) fn measure<P: Platform>(p: &P, len: usize, columns: usize, plan: &Pla
             Err(e) => Err(e.to_string()),
         };
         let (name, ours, samples) = (one.name(), i >= baselines, Samples::default());
-        rows.push(Row { columns, len, name, ours, samples, bytes: bytes[i], check });
+        let traffic = one.traffic().unwrap_or(bytes[i]);
+        rows.push(Row { columns, len, name, ours, samples, bytes: bytes[i], traffic, check });
     }
     let right: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].check.is_ok()).collect();
     let samples = in_turn_of(&right, 3, plan.repetitions, |i| {

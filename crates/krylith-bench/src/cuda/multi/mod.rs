@@ -30,23 +30,42 @@ pub(crate) enum Baseline {
     CuSolver,
     /// CU-Solver, but the device packs what neighbours need before the copy to the host.
     CuSolverPacked,
-    /// CU-Solver's kernels, one exchange per product by NCCL, and CGS2 by gemv with NCCL's all-reduce.
-    CuNccl,
-    /// The OKP paper's solver as published: its kernels, buffering and maps, device to device, and MGS with
-    /// scalars on the host.
-    Okp,
+    /// CU-Solver's kernels, one exchange per product by NCCL, and Gram–Schmidt with NCCL's all-reduce.
+    CuNccl(How),
+    /// The OKP paper's kernels, buffering and maps, device to device. Its solver as published has MGS with
+    /// scalars on the host; otherwise NCCL's all-reduce makes the sums.
+    Okp(How),
 }
 
 impl Baseline {
     /// All solvers in the order of the tables; speed-ups relate to the first.
-    pub const ALL: [Self; 4] = [Self::CuSolver, Self::CuSolverPacked, Self::CuNccl, Self::Okp];
+    pub const ALL: [Self; 9] = [
+        Self::CuSolver,
+        Self::CuSolverPacked,
+        Self::CuNccl(How::Cgs2),
+        Self::CuNccl(How::FusedMgs),
+        Self::CuNccl(How::FusedCgs2),
+        Self::Okp(How::Mgs),
+        Self::Okp(How::Cgs2),
+        Self::Okp(How::FusedMgs),
+        Self::Okp(How::FusedCgs2),
+    ];
 
-    pub fn name(self) -> &'static str {
+    pub fn name(self) -> String {
         match self {
-            Self::CuSolver => "CU-Solver",
-            Self::CuSolverPacked => "CU-Solver, packed",
-            Self::CuNccl => "CU kernels, NCCL, CGS2",
-            Self::Okp => "OKP-Solver",
+            Self::CuSolver => "CU-Solver".into(),
+            Self::CuSolverPacked => "CU-Solver, packed".into(),
+            Self::CuNccl(How::Cgs2) => "CU kernels, NCCL, CGS2".into(),
+            Self::CuNccl(how) => format!("CU kernels, NCCL, {}", how.short()),
+            Self::Okp(How::Mgs) => "OKP-Solver".into(),
+            Self::Okp(how) => format!("OKP kernels, {}", how.short()),
+        }
+    }
+
+    fn how(self) -> How {
+        match self {
+            Self::CuSolver | Self::CuSolverPacked => How::Mgs,
+            Self::CuNccl(how) | Self::Okp(how) => how,
         }
     }
 
@@ -55,14 +74,14 @@ impl Baseline {
     /// # Errors
     /// Returns an error if a GPU or library is missing, or if memory is not sufficient.
     pub fn open(self, job: &Job) -> Result<Box<dyn Session>> {
-        if self != Self::Okp && job.case.kronecker.block() == 1 {
+        if !matches!(self, Self::Okp(_)) && job.case.kronecker.block() == 1 {
             return Err(Error::Unsupported("cusparseDbsrmv needs a block size of at least 2".into()));
         }
         let (s, restart, iterations) = (job.case.kronecker.stages(), job.restart, job.iterations);
         let (norm, board): (f64, Board) =
             (job.case.norm(), Arc::new(job.gpus.iter().map(|_| OnceLock::new()).collect()));
         Crew::on(job, move |place, gpu, parts, rhs| {
-            let rank = Rank::open(gpu, place, matches!(self, Self::CuNccl | Self::Okp))?;
+            let rank = Rank::open(gpu, place, matches!(self, Self::CuNccl(_) | Self::Okp(_)))?;
             let part = &parts[place.comm.rank()];
             let host = |staging| -> Result<Product> {
                 let made = HostProduct::new(&rank, parts, staging, board.clone())?;
@@ -71,20 +90,20 @@ impl Baseline {
             let product = match self {
                 Self::CuSolver => host(Staging::Whole)?,
                 Self::CuSolverPacked => host(Staging::Packed)?,
-                Self::CuNccl => {
+                Self::CuNccl(_) => {
                     let [m, l] = [0, 1].map(|t: usize| &*part.terms.terms()[t].1);
                     let matrices = CuSolver::of(&rank.vendor, &part.terms, [m, l], 1, true)?;
                     let made = NcclProduct::new(&rank, matrices, &part.halo)?;
                     Box::new(move |x, y| made.multiply(x, y))
                 }
-                Self::Okp => {
+                Self::Okp(_) => {
                     let made = OkpProduct::new(&rank, part)?;
                     Box::new(move |x, y| made.multiply(x, y))
                 }
             };
-            let how = if self == Self::CuNccl { How::Cgs2 } else { How::Mgs };
             let around = (product, rank.clone() as Rc<dyn Sums>, rank.clock.clone());
-            let machine = Box::new(VendorMachine::new(&rank.vendor, how, around, rhs, s, restart)?);
+            let way = (self.name(), self.how());
+            let machine = Box::new(VendorMachine::new(&rank.vendor, way, around, (rhs, s), restart)?);
             let time = together(place.comm.clone(), move || rank.vendor.device.wait());
             Ok(Textbook { machine, restart, iterations, norm, time })
         })
