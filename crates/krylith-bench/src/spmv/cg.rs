@@ -49,7 +49,9 @@ pub(super) fn measure<G: Ground>(
     let held = multi::held(ground, case);
     for way in multi::ways(case, ranks) {
         let name = match &way {
-            Way::Replicated(Mode::TwoNz | Mode::Staged { blocks: 4 | 16 } | Mode::Fused) => continue,
+            Way::Vector(_) | Way::Replicated(Mode::TwoNz | Mode::Staged { blocks: 4 | 16 } | Mode::Fused) => {
+                continue;
+            }
             Way::Replicated(mode) => format!("CG({mode})"),
             Way::Halo => HALO.into(),
             Way::Graph => GRAPH.into(),

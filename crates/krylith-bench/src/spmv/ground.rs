@@ -5,7 +5,9 @@ use crate::cpu::{self, CpuPlatform};
 use crate::platform::{Apply, OnHost, OnSpace, Order, Platform};
 use krylith_core::comm::Communicator;
 use krylith_core::device::cpu::{Cpu, Pool};
-use krylith_core::operator::{PointBlock, PointBlockSum, SharedRows, Terms};
+use krylith_core::matrix::Csr;
+use krylith_core::operator::{LinearOperator, PointBlock, PointBlockSum, SharedRows, Terms};
+use krylith_core::partition::replicated::Mode;
 use krylith_core::partition::{Partitioner, split};
 use krylith_core::{Error, Precision, Result};
 pub(crate) use krylith_model::spmv::OURS;
@@ -72,6 +74,9 @@ pub(crate) struct Piece {
     pub terms: Terms<'static>,
 }
 
+/// A product whose rows all ranks share.
+pub(crate) type Shared<S> = Box<dyn LinearOperator<S>>;
+
 /// Devices that work together, one per rank.
 pub(crate) trait Ground: Sync {
     type Space: PointBlockSum + SharedRows + 'static;
@@ -114,6 +119,23 @@ pub(crate) trait Ground: Sync {
             Piece { rows: Own::List(rows), terms: part.terms }
         });
         Ok((pieces.collect(), begin.elapsed().as_secs_f64()))
+    }
+    /// Returns true if [`vector`](Self::vector) is available.
+    fn vector_modes(&self) -> bool {
+        false
+    }
+    /// Returns the product in a mode with the paper's own kernel, and the seconds of its cuts. Collective.
+    ///
+    /// # Errors
+    /// Returns an error if it is not available here, or if memory is not sufficient.
+    fn vector(
+        &self,
+        _: &Self::Space,
+        _: &Arc<dyn Communicator>,
+        _: (&Case, &Csr),
+        _: Mode,
+    ) -> Result<(Shared<Self::Space>, f64)> {
+        Err(Error::Unsupported("CSR-vector in the modes needs GPUs".into()))
     }
     /// Runs pCSR on all devices: returns seconds of its set-up and of every product, and y.
     ///

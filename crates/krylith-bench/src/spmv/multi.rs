@@ -2,7 +2,7 @@
 //! exchanges.
 
 use super::Plan;
-use super::found::{PCSR, Point, Row};
+use super::found::{IN_MODES, PCSR, Point, Row};
 use super::ground::{Ground, Own, Piece};
 use super::matrix::Case;
 use super::single::{MOST, TRIAL, products};
@@ -34,6 +34,8 @@ fn has_thin_cuts(case: &Case) -> bool {
 #[derive(Debug, Clone)]
 pub(super) enum Way {
     Replicated(Mode),
+    /// A mode with the paper's own kernel, a baseline.
+    Vector(Mode),
     Halo,
     /// Halo exchanges between parts of the graph.
     Graph,
@@ -43,6 +45,7 @@ impl Way {
     pub fn name(&self) -> String {
         match self {
             Way::Replicated(mode) => mode.to_string(),
+            Way::Vector(mode) => format!("{IN_MODES}{mode}"),
             Way::Halo => HALO.into(),
             Way::Graph => GRAPH.into(),
         }
@@ -51,7 +54,7 @@ impl Way {
     /// holds whole vectors.
     pub fn parts<G: Ground>(&self, ground: &G, case: &Case) -> Result<(Vec<Piece>, f64)> {
         match self {
-            Way::Replicated(_) => Ok((Vec::new(), 0.0)),
+            Way::Replicated(_) | Way::Vector(_) => Ok((Vec::new(), 0.0)),
             Way::Halo => ground.parts(case),
             Way::Graph => ground.graph_parts(case),
         }
@@ -66,6 +69,12 @@ pub(super) fn ways(case: &Case, ranks: usize) -> Vec<Way> {
     all.push(Way::Halo);
     all.extend(has_thin_cuts(case).then_some(Way::Graph));
     all
+}
+
+/// Returns the paper's modes with its own kernel.
+fn vector_ways(case: &Case, ranks: usize) -> impl Iterator<Item = Way> {
+    let modes = [Mode::Nz, Mode::TwoNz].into_iter().chain(Mode::by_rule(case.shape.mean(), ranks));
+    modes.map(Way::Vector)
 }
 
 /// Returns each rank's rows of distributed vectors that are gathered before a product.
@@ -91,7 +100,8 @@ pub(super) fn measure<G: Ground>(
         Ok(held) => held,
         Err(e) => return vec![Row::failed(HALO, e)],
     };
-    for way in ways(case, ground.ranks()) {
+    let baselines = ground.vector_modes().then(|| vector_ways(case, ground.ranks()));
+    for way in ways(case, ground.ranks()).into_iter().chain(baselines.into_iter().flatten()) {
         progress(&format!("{}: {} on {} ranks", case.name, way.name(), ground.ranks()));
         rows.push(row(ground, case, &held, &way, plan));
     }
@@ -158,6 +168,11 @@ pub(super) fn on_ranks<G: Ground, T: Send>(
             // the cuts (Table 4).
             let setup = operator.times().cut;
             return work(&space, &*comm, &operator, &Own::Run(0..case.rows()), setup);
+        }
+        if let Way::Vector(mode) = way {
+            let space = ground.alone(rank, case.rows())?;
+            let (operator, setup) = ground.vector(&space, &comm, (case, held), *mode)?;
+            return work(&space, &*comm, &*operator, &Own::Run(0..case.rows()), setup);
         }
         let part = &parts[rank];
         let space = ground.joined(&comm, part.rows.len())?;

@@ -1,7 +1,7 @@
 //! Tables, JSON and the page from the measurements; tables, figures and equations are numbered as in the
 //! paper that `spmv/mod.rs` names.
 
-use super::found::{Found, Point, Row, Shape, auto};
+use super::found::{Found, IN_MODES, Point, Row, Shape, auto};
 use super::ground::{CUSPARSE, OURS, VECTOR};
 use super::means::{SETS, means};
 use super::{Plan, cg, figures, multi};
@@ -234,11 +234,15 @@ fn paper(found: &[&Found]) -> Table {
     }
     let ranks = ranks(found);
     type Base = (&'static str, fn(&Found) -> f64);
-    let bases: [Base; 2] = [("our product on one", Found::ours), ("CSR-vector on one", |f| f.single(VECTOR))];
-    for (name, base) in bases {
-        let mut line = vec![format!("here, {ranks} devices, over {name}")];
+    let vector: Base = ("CSR-vector on one", |f| f.single(VECTOR));
+    let lines = [("here", "", ("our product on one", Found::ours as _)), ("here", "", vector)];
+    let theirs = found.iter().any(|f| f.multi.iter().any(|r| r.name.starts_with(IN_MODES)));
+    let theirs = theirs.then_some(("CSR-vector here", IN_MODES, vector));
+    for (of, prefix, (name, base)) in lines.into_iter().chain(theirs) {
+        let mut line = vec![format!("{of}, {ranks} devices, over {name}")];
         for way in &header[1..] {
-            line.push(number(means(found.iter().map(|f| base(f) / seconds(&f.multi, way))).0, 2));
+            let way = format!("{prefix}{way}");
+            line.push(number(means(found.iter().map(|f| base(f) / seconds(&f.multi, &way))).0, 2));
         }
         out.rows.push(line);
     }

@@ -39,14 +39,13 @@ pub(crate) enum Baseline {
 
 impl Baseline {
     /// All solvers in the order of the tables; speed-ups relate to the first.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 8] = [
         Self::CuSolver,
         Self::CuSolverPacked,
         Self::CuNccl(How::Cgs2),
         Self::CuNccl(How::FusedMgs),
         Self::CuNccl(How::FusedCgs2),
         Self::Okp(How::Mgs),
-        Self::Okp(How::Cgs2),
         Self::Okp(How::FusedMgs),
         Self::Okp(How::FusedCgs2),
     ];

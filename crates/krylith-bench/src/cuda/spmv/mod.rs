@@ -1,5 +1,6 @@
 //! GPUs for `krylith bench spmv`: the variants of a product on one GPU, and pCSR on several.
 
+mod modes;
 mod pcsr;
 mod published;
 
@@ -17,10 +18,12 @@ use crate::spmv::{CUSPARSE, Case, Given, Ground, One, Own, Piece, VECTOR, rows_o
 use cudarc::cusparse::sys::cusparseSpMVAlg_t as Algorithm;
 use krylith_core::comm::Communicator;
 use krylith_core::device::cuda::{Buffer, Cuda, Fabric, Transport, split_runs};
-use krylith_core::matrix::Bsr;
-use krylith_core::operator::{PointBlock, Terms};
+use krylith_core::matrix::{Bsr, Csr};
+use krylith_core::operator::{LinearOperator, PointBlock, Terms};
+use krylith_core::partition::replicated::Mode;
 use krylith_core::{Error, Precision, Result};
 use krylith_model::spmv::OURS;
+use modes::VectorMode;
 use published::{Adaptive, CsrVector, Merge, threads_a_row};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -48,6 +51,20 @@ impl Ground for Gpus {
         let pieces =
             runs.into_iter().zip(parts).map(|(rows, terms)| Piece { rows: Own::Run(rows), terms }).collect();
         Ok((pieces, begin.elapsed().as_secs_f64()))
+    }
+    fn vector_modes(&self) -> bool {
+        true
+    }
+    fn vector(
+        &self,
+        space: &Cuda,
+        comm: &Arc<dyn Communicator>,
+        (case, held): (&Case, &Csr),
+        mode: Mode,
+    ) -> Result<(Box<dyn LinearOperator<Cuda>>, f64)> {
+        let device = &self.devices[comm.rank()];
+        let (made, setup) = VectorMode::new(space, comm, device, (&case.a, held), mode)?;
+        Ok((Box::new(made), setup))
     }
     fn pcsr(&self, case: &Case, samples: usize) -> Result<(f64, Vec<f64>, Vec<f64>)> {
         pcsr::measure(&self.devices, &case.a, &case.x, samples)

@@ -369,6 +369,26 @@ impl SharedRows for Cuda {
 }
 
 impl CudaShared {
+    /// Returns the rows of this rank's chunks, in the order of their computation.
+    pub fn chunks(&self) -> impl Iterator<Item = &Range<usize>> {
+        self.stages.iter().flat_map(|stage| &stage.pieces).map(|piece| &piece.rows)
+    }
+
+    /// Computes the chunks by another kernel, for baselines, and sends their results to the y of all ranks.
+    /// `compute` gets the rows of a chunk, and enqueues work that writes these rows of y in the device's own
+    /// stream. Collective.
+    ///
+    /// # Errors
+    /// As [`SharedRows::multiply_shared`]; those of `compute`.
+    pub fn multiply_by(
+        &self,
+        y: &mut Buffer<f64>,
+        compute: impl Fn(&Range<usize>) -> Result<()>,
+    ) -> Result<()> {
+        check_lengths(self.rows, self.rows, self.rows, y.len())?;
+        self.exchange(&[y.pointer()], |piece| compute(&piece.rows))
+    }
+
     /// Computes the chunks, stage after stage, and sends their results to the vectors at `outputs`.
     fn exchange(&self, outputs: &[u64], compute: impl Fn(&Piece) -> Result<()>) -> Result<()> {
         let Some(joined) = &self.links.0 else {
