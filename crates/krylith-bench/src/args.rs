@@ -30,8 +30,8 @@ pub struct BenchArgs {
     /// machine's GPUs and links, for `krylith model`
     #[arg(value_name = "SUITE")]
     pub suite: Suite,
-    /// Device: auto, cpu, cuda[:N], or cuda:N,M,… to measure scaling over GPUs [default: auto, the first GPU
-    /// if one works]
+    /// Device: auto, cpu, cuda[:N], or cuda:N,M,… to measure scaling over GPUs; under mpirun each rank takes
+    /// one of the GPUs [default: auto, the first GPU if one works]
     #[arg(long, value_name = "auto|cpu|cuda[:N,…]")]
     pub device: Option<DeviceSpec>,
     /// Factor on the number of mesh nodes or rows; 1 is the paper's size [default: 1 on a GPU; on a CPU 1/8,
@@ -145,6 +145,20 @@ impl Suite {
     /// Returns true if this suite has the option of that name.
     fn has(self, option: &str) -> bool {
         matches!(option, "suite" | "device" | "out") || self.takes().split(' ').any(|own| own == option)
+    }
+
+    /// Checks that ranks that are processes can run this suite.
+    ///
+    /// # Errors
+    /// Returns an error that names the suites that they can run.
+    pub fn check_processes(self) -> Result<()> {
+        match self {
+            Suite::Answer | Suite::Links => Err(Failure::usage(
+                "this suite measures a single process; the suites for ranks under mpirun are okp, ildu0, \
+                 cbcg, multilevel, ras and spmv",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Checks that no option of another suite was given.

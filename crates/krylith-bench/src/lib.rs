@@ -27,9 +27,10 @@ pub mod spmv;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod launch;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code))] // its tests run without CUDA
 mod links;
-#[cfg(feature = "cuda")]
+#[cfg_attr(not(feature = "cuda"), allow(dead_code))] // its tests run without CUDA
 mod multi;
 mod options;
 mod platform;
@@ -50,6 +51,7 @@ pub use cuda::spmv::compile_products as compile_spmv_kernels;
 #[cfg(feature = "cuda")]
 pub use cuda::{multi::compile_exchange_kernels, paper::compile_for as compile_paper_kernels};
 pub use ildu0::ildu0;
+pub use launch::Launch;
 pub use links::links;
 pub use multilevel::multilevel;
 pub use okp::okp;

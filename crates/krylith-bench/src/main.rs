@@ -4,9 +4,9 @@ mod args;
 
 use args::{BenchArgs, Suite};
 use clap::{CommandFactory, FromArgMatches};
-use krylith_bench::{Asked, DeviceChoice, Report};
+use krylith_bench::{Asked, DeviceChoice, Launch, Report};
 use krylith_cli::failure::{self, DONE, Failure, Result};
-use krylith_cli::{files, output, term};
+use krylith_cli::{files, output, ranks, term};
 use krylith_core::DeviceSpec;
 use krylith_model::Machine;
 use krylith_report::process::Memory;
@@ -26,8 +26,11 @@ fn main() -> ExitCode {
         let given = term::fit_help(BenchArgs::command()).try_get_matches();
         match given.and_then(|given| Ok((BenchArgs::from_arg_matches(&given)?, given))) {
             Ok((args, given)) => {
-                krylith_core::comm::check_alone("krylith bench")?;
-                args.suite.check(&given)?;
+                if krylith_core::comm::launched() {
+                    ranks::start()?;
+                    ranks::together(args.suite.check_processes())?;
+                }
+                ranks::together(args.suite.check(&given))?;
                 bench(args)
             }
             Err(e) => Ok(output::of_clap(&e)),
@@ -49,11 +52,18 @@ fn bench(args: BenchArgs) -> Result<u8> {
         Suite::Spmv => krylith_bench::spmv,
         Suite::Links => krylith_bench::links,
     };
-    let (asked, begin) = (asked(args)?, Instant::now());
-    let report = run(&asked, &mut |line| {
-        let line = format!("krylith bench: [{:5.1} s] {line}", begin.elapsed().as_secs_f64());
-        eprint!("{}", term::fit(&(line + "\n"), term::columns_of_errors()));
-    })?;
+    let (asked, begin) = (ranks::together(asked(args))?, Instant::now());
+    let done = run(&asked, &mut |line| {
+        if output::speaks() {
+            let line = format!("krylith bench: [{:5.1} s] {line}", begin.elapsed().as_secs_f64());
+            eprint!("{}", term::fit(&(line + "\n"), term::columns_of_errors()));
+        }
+    });
+    let report = match done.map_err(Failure::from) {
+        // The other ranks may wait for this one in the middle of the suite, so its failure ends the job.
+        Err(failure) if failure.code != failure::USAGE => return Err(failure),
+        done => ranks::together(done)?,
+    };
     finish(suite, &report)
 }
 
@@ -66,11 +76,22 @@ fn asked(args: BenchArgs) -> Result<Asked> {
     }
     let network = args.network.as_deref().map(Machine::open).transpose()?;
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let several = ranks::comm().size() > 1;
+    let (device, launch) = match several {
+        true => processes(args.device)?,
+        false => (device(args.suite, args.device)?, Launch::default()),
+    };
+    let threads = match args.threads {
+        None if several => (cores() / ranks::comm().host().ranks_on_host.len()).max(1),
+        given => given.unwrap_or(0),
+    };
     Ok(Asked {
-        device: device(args.suite, args.device)?,
+        device,
+        launch,
         scale: args.scale,
-        threads: args.threads.unwrap_or(0),
-        out: args.out,
+        threads,
+        // Only rank 0 writes.
+        out: args.out.filter(|_| output::speaks()),
         full: args.full,
         parts: [args.parts, args.series].concat(),
         solves: args.solves,
@@ -83,7 +104,7 @@ fn asked(args: BenchArgs) -> Result<Asked> {
         permuted: args.permuted,
         matrices: args.matrices,
         from_device: args.from_device,
-        program: std::env::current_exe().ok().filter(|_| !args.in_process),
+        program: std::env::current_exe().ok().filter(|_| !args.in_process && !several),
         rock: std::env::var_os("KRYLITH_SPE10").map(Into::into),
         network,
         quick: args.quick,
@@ -109,6 +130,40 @@ fn device(suite: Suite, asked: Option<DeviceSpec>) -> Result<DeviceChoice> {
         _ => vec![0],
     };
     Ok(DeviceChoice::Cuda(gpus))
+}
+
+/// Returns the number of cores that this process may use.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get())
+}
+
+/// Returns this rank's device, and how the ranks run: each takes one of the GPUs of its host, or a share of
+/// the cores.
+fn processes(asked: Option<DeviceSpec>) -> Result<(DeviceChoice, Launch)> {
+    let comm = ranks::comm();
+    let there = krylith_core::device::cuda::devices().map(|gpus| gpus.len());
+    let device = match asked.unwrap_or_default() {
+        DeviceSpec::Auto if there.is_err() => DeviceSpec::Cpu,
+        DeviceSpec::Auto => DeviceSpec::Cuda(Vec::new()),
+        given => given,
+    };
+    let own = match &device {
+        DeviceSpec::Cuda(list) => {
+            let (host, count) = (comm.host(), there?);
+            let gpus = if list.is_empty() { (0..count).collect() } else { list.clone() };
+            let ranks = host.ranks_on_host.len();
+            let own = gpus.get(host.rank_on_host).filter(|gpu| ranks <= gpus.len() && **gpu < count);
+            let own = own.ok_or_else(|| {
+                Failure::machine(format!(
+                    "--device {device}: the {ranks} ranks on this host need a GPU each, and it has {count}; \
+                     start fewer ranks, or name other GPUs"
+                ))
+            })?;
+            DeviceChoice::Cuda(vec![*own])
+        }
+        _ => DeviceChoice::Cpu,
+    };
+    Ok((own, Launch::processes(comm, device)))
 }
 
 /// Prints a suite's tables and files; failures make the command fail.
@@ -143,5 +198,6 @@ fn finish(suite: Suite, report: &Report) -> Result<u8> {
             failures.join("; ")
         ),
     };
-    Err(Failure::machine(message))
+    let rank = ranks::comm().rank();
+    Err(Failure { agreed: true, rank: (rank > 0).then_some(0), ..Failure::machine(message) })
 }

@@ -1,5 +1,6 @@
 //! Options of all suites, devices, selection of parts by name, and checks.
 
+use crate::launch::Launch;
 use krylith_core::{DeviceSpec, Error, Result};
 use krylith_model::Machine;
 use std::path::PathBuf;
@@ -106,6 +107,9 @@ pub struct Asked {
     pub quick: bool,
     /// The command line of the program, for the report.
     pub command: String,
+    /// How the ranks run. Under a launcher, `device` is that of this rank, and `threads` is its number of
+    /// threads.
+    pub launch: Launch,
 }
 
 impl Asked {
@@ -131,6 +135,14 @@ impl Asked {
             }
         }
         Ok(())
+    }
+
+    /// Returns the options of a solve on the first `count` devices, or on the processes of a launcher.
+    pub(crate) fn device_of(&self, count: usize) -> String {
+        match self.launch.comm() {
+            Some(_) => self.launch.device(self.threads),
+            None => self.device.options(count, self.threads),
+        }
     }
 
     /// Returns one of two values, by the device.
@@ -232,6 +244,27 @@ macro_rules! on_device {
     };
 }
 pub(crate) use on_device;
+
+/// Runs something on the ground of all ranks, if a launcher started them: each rank has a share of the cores
+/// or one GPU.
+macro_rules! on_processes {
+    ($options:expr, |$ground:ident| $work:expr) => {
+        match &$options.device {
+            crate::options::DeviceChoice::Cpu => {
+                let $ground = &crate::spmv::Threads::processes($options);
+                $work
+            }
+            #[cfg(feature = "cuda")]
+            crate::options::DeviceChoice::Cuda(_) => {
+                let $ground = &crate::cuda::ground::Gpus::processes($options)?;
+                $work
+            }
+            #[cfg(not(feature = "cuda"))]
+            crate::options::DeviceChoice::Cuda(_) => Err(crate::options::no_cuda()),
+        }
+    };
+}
+pub(crate) use on_processes;
 
 #[cfg(not(feature = "cuda"))]
 pub(crate) fn no_cuda() -> Error {

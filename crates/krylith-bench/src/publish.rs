@@ -282,6 +282,11 @@ pub(crate) fn facts(meta: &Value, first: &str, more: Vec<String>) -> Vec<String>
     all
 }
 
+/// Returns the name of what a series counts: GPUs, or ranks that share a CPU.
+pub(crate) fn ranks_of(meta: &Value) -> &'static str {
+    if meta["device"]["kind"] == "cpu" { "ranks" } else { "GPUs" }
+}
+
 /// Returns further facts about the device: `kind cpu, threads 2`.
 pub(crate) fn machine(meta: &Value) -> Option<String> {
     let known = meta["device"].as_object()?.iter().filter(|(key, value)| *key != "name" && !value.is_null());

@@ -1,11 +1,14 @@
 //! Restarted GMRES as a user of vendor libraries writes it: the host holds the Hessenberg matrix and controls
 //! the iteration. The interface for solving and timing is shared with Krylith's GMRES.
 
+use krylith_core::comm::Communicator;
 use krylith_core::method::{Gmres, GmresOptions};
 use krylith_core::operator::{PointBlock, PointBlockSum, Terms};
 use krylith_core::space::Phases;
 use krylith_core::{Precision, Result, Stop};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
 
 /// Part of an iteration's time, as in Table 3 of the OKP paper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -212,6 +215,38 @@ impl<'a, S: PointBlockSum> Ours<'a, S> {
             keep_time: Box::new(keep_time),
         })
     }
+}
+
+impl<S: PointBlockSum + 'static> Ours<'static, S> {
+    /// Creates the solver of one rank, whose clock begins when all ranks have arrived.
+    pub fn on_rank(
+        space: &Rc<S>,
+        comm: &Arc<dyn Communicator>,
+        system: (&Terms, &[f64]),
+        dense: bool,
+        options: (GmresOptions, usize),
+        keep_time: impl Fn(&S, bool) + 'static,
+    ) -> Result<Self> {
+        let own = space.clone();
+        let time = together(comm.clone(), move || own.wait());
+        Self::new(space, system, dense, options, time, keep_time)
+    }
+}
+
+/// Returns the seconds of work that all ranks begin together; otherwise waiting for others at the start would
+/// count.
+pub(crate) fn together(
+    comm: Arc<dyn Communicator>,
+    wait: impl Fn() -> Result<()> + 'static,
+) -> Timer<'static> {
+    Box::new(move |work| {
+        wait()?;
+        comm.sum(&mut [])?;
+        let begin = Instant::now();
+        work()?;
+        wait()?;
+        Ok(begin.elapsed().as_secs_f64())
+    })
 }
 
 impl<S: PointBlockSum> Session for Ours<'_, S> {

@@ -25,7 +25,7 @@ mod portrait;
 mod problem;
 mod process;
 mod progress;
-mod ranks;
+pub mod ranks;
 mod report;
 mod share;
 mod solve;

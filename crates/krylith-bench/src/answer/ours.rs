@@ -1,10 +1,13 @@
 //! Krylith from arrays to x, by part.
 
 use super::system::System;
-use krylith_core::matrix::Bsr;
+use crate::launch::whole;
+use krylith_core::comm::{Communicator, largest};
+use krylith_core::matrix::{Bsr, Dense};
+use krylith_core::partition::{RowBlocks, Rows, contiguous};
 use krylith_core::precond::PrecondInfo;
 use krylith_core::solver::SetupPart;
-use krylith_core::{Options, Outcome, Problem, Result, Solver};
+use krylith_core::{Error, Options, Outcome, Problem, Result, Solver};
 use krylith_problems::SystemKind;
 use std::sync::Arc;
 use std::time::Instant;
@@ -59,11 +62,51 @@ pub(crate) fn from_host(system: &System, options: &Options, rhs: &[f64]) -> Resu
         let n = row_ptr.len() - 1;
         Bsr::new(b, n, n, row_ptr, col, values)
     })?;
-    let mut answer = solve(system, &made, options, begin, |solver| {
+    let mut answer = solve(problem(system, &made)?, options, begin, |solver| {
         solver.solve(rhs, &mut x)?;
         Ok(())
     })?;
     answer.x = x;
+    Ok(answer)
+}
+
+/// Solves from host arrays of each rank's rows, which are cut before the clock starts: a run of rows for each
+/// process. Every rank returns the seconds of the slowest, and the whole x. Collective.
+pub(crate) fn from_ranks(
+    comm: &Arc<dyn Communicator>,
+    system: &System,
+    options: &Options,
+    rhs: &[f64],
+) -> Result<Answer> {
+    let [a] = system.matrices()[..] else {
+        return Err(Error::Unsupported("ranks that are processes need a system of one matrix".into()));
+    };
+    let b = a.block();
+    let own = contiguous(a.block_rows(), comm.rank(), comm.size());
+    let (ends, bb) = (&a.row_ptr()[own.start..=own.end], b * b);
+    let (first, end) = (ends[0], ends[own.len()]);
+    let blocks = RowBlocks {
+        row_ptr: ends.iter().map(|end| end - first).collect(),
+        col: a.col()[first..end].iter().map(|&j| j.into()).collect(),
+        values: a.values()[first * bb..end * bb].to_vec(),
+    };
+    let numbers: Vec<u64> = own.clone().map(|row| row as u64).collect();
+    let rows =
+        Rows { numbers: numbers.clone(), block: b, terms: vec![(Dense::new(1, 1, vec![1.0])?, blocks)] };
+    let rhs = &rhs[own.start * b..own.end * b];
+    let mut x = touched(rhs.len());
+    comm.sum(&mut [])?;
+    let begin = Instant::now();
+    let problem = system.describe(Problem::distributed(comm.clone(), rows)?)?;
+    let mut answer = solve(problem, options, begin, |solver| {
+        solver.solve(rhs, &mut x)?;
+        Ok(())
+    })?;
+    for (_, seconds) in &mut answer.parts {
+        *seconds = largest(&**comm, *seconds)?;
+    }
+    answer.total = largest(&**comm, answer.total)?;
+    answer.x = whole(&**comm, &numbers, &x, (a.block_rows(), b))?;
     Ok(answer)
 }
 
@@ -91,7 +134,7 @@ pub(crate) fn from_device(
         let (n, (row_ptr, col, values)) = (matrices[t].block_rows(), &held[t]);
         Bsr::from_arrays(matrices[t].block(), n, n, row_ptr, col, values)
     })?;
-    let mut answer = solve(system, &made, options, begin, |solver| {
+    let mut answer = solve(problem(system, &made)?, options, begin, |solver| {
         solver.solve(&b, &mut x)?;
         Ok(())
     })?;
@@ -100,20 +143,21 @@ pub(crate) fn from_device(
     Ok(answer)
 }
 
+fn problem<'a>(system: &'a System, made: &'a SystemKind) -> Result<Problem<'a>> {
+    system.describe(match made {
+        SystemKind::Csr(a) => Problem::csr(a)?,
+        SystemKind::Bsr(a) => Problem::bsr(a)?,
+        SystemKind::Kronecker(k) => Problem::kronecker(k)?,
+    })
+}
+
 fn solve<'a>(
-    system: &'a System,
-    made: &'a SystemKind,
+    problem: Problem<'a>,
     options: &Options,
     begin: Instant,
     run: impl FnOnce(&mut Solver<'a>) -> Result<()>,
 ) -> Result<Answer> {
     let check = begin.elapsed().as_secs_f64();
-    let problem = match made {
-        SystemKind::Csr(a) => Problem::csr(a)?,
-        SystemKind::Bsr(a) => Problem::bsr(a)?,
-        SystemKind::Kronecker(k) => Problem::kronecker(k)?,
-    };
-    let problem = system.describe(problem)?;
     let mut solver = Solver::new(problem, options)?;
     run(&mut solver)?;
     let total = begin.elapsed().as_secs_f64();

@@ -31,7 +31,7 @@ options::parts! {
         Solves = "solves",
         /// The vendor's solves, on a GPU; they take the longest.
         Vendor = "vendor",
-        /// Scaling from one GPU to several.
+        /// Scaling from one GPU to several; the part for processes of a launcher.
         Scaling = "scaling",
         /// Ranks with delayed messages, on a CPU.
         Network = "network",
@@ -107,6 +107,7 @@ fn resized(spec: &str, [x, y, z]: [usize; 3]) -> String {
 pub fn cbcg(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     options.check()?;
     let parts = Part::named("--parts", &options.parts)?;
+    let parts = options.launch.parts(parts, &options.parts, &[("scaling", Part::Scaling)])?;
     options::on_device!(options, |p| run(p, options, &parts, progress))
 }
 
@@ -133,7 +134,7 @@ where
         meta: meta(
             "cbcg",
             &options.command,
-            p.describe(),
+            options.launch.describe(p.describe()),
             json!({ "scale": scale, "repetitions": options.repetitions(), "rtol": RTOL }),
         ),
         roof,
@@ -158,7 +159,8 @@ where
         // The next part may take long: keep the results so far in case it is interrupted.
         report::make(&made).write(options.out.as_deref(), "cbcg")?;
     }
-    if options.device.gpus().len() > 1 && wanted(Part::Scaling) {
+    let several = options.device.gpus().len() > 1 || options.launch.comm().is_some();
+    if several && wanted(Part::Scaling) {
         made.scaling = solves::scaling(&specs[0], options, progress)?;
         report::make(&made).write(options.out.as_deref(), "cbcg")?;
     }

@@ -3,7 +3,7 @@
 use super::network::{DELAYS, Network};
 use super::solves::{Row, Scaled};
 use super::{Found, kernels};
-use crate::publish::{Pages, Report, error, facts, number, outcome, percent, rows_of, sizes};
+use crate::publish::{Pages, Report, error, facts, number, outcome, percent, ranks_of, rows_of, sizes};
 use krylith_plot::svg;
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ pub(super) fn make(made: &Made) -> Report {
             .push(json!({ "system": found.spec, "grid": found.grid, "kernels": kernels, "solves": solves }));
     }
     meta["systems"] = json!(systems);
-    meta["scaling"] = scaling(&made.scaling, &mut pages);
+    meta["scaling"] = scaling(&made.scaling, ranks_of(&meta), &mut pages);
     meta["network"] = made.network.as_ref().map_or(Value::Null, |network| delays(network, &mut pages));
     let (kind, bytes) = made.roof.bandwidth;
     meta["bandwidth"] = json!({ "kind": kind, "bytes_per_second": bytes });
@@ -105,7 +105,7 @@ fn solves(found: &Found, pages: &mut Pages) -> Value {
     found.solves.iter().map(one).collect()
 }
 
-fn scaling(rows: &[Scaled], pages: &mut Pages) -> Value {
+fn scaling(rows: &[Scaled], unit: &str, pages: &mut Pages) -> Value {
     if rows.is_empty() {
         return Value::Null;
     }
@@ -121,14 +121,14 @@ fn scaling(rows: &[Scaled], pages: &mut Pages) -> Value {
     let exposed_text =
         |s: &Scaled| if exposed(s).is_finite() { percent(exposed(s), 1) } else { "–".into() };
     for s in rows {
-        pages.fail(&format!("{} scaling on {} GPUs: ", s.series, s.gpus), [&s.row.check]);
+        pages.fail(&format!("{} scaling on {} {unit}: ", s.series, s.gpus), [&s.row.check]);
     }
     pages.tables.push(
-        rows_of("Several GPUs", rows)
+        rows_of(format!("Several {unit}"), rows)
             .checked(|s| &s.row.check, 1)
             .column("", |s| format!("{}, {}", s.series, s.row.name))
             .column("cells", |s| sizes(s.grid))
-            .column("GPUs", |s| s.gpus.to_string())
+            .column(unit, |s| s.gpus.to_string())
             .column("iterations", |s| s.row.iterations.to_string())
             .column("µs an iteration", |s| number(1e6 * each(s), 1))
             .column("× one GPU", |s| number(speedup(s), 2))

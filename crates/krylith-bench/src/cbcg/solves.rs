@@ -1,12 +1,15 @@
 //! Whole solves, from x = 0 to the tolerance: Krylith with its options, and the vendor's libraries.
 
 use super::{Case, MOST, Part, RTOL, resized};
+use crate::launch::Launch;
 use crate::options::Asked;
 use crate::platform::Platform;
 use crate::publish::Check;
 use crate::samples::Samples;
 use krylith_core::matrix::Bsr;
+use krylith_core::operator::Terms;
 use krylith_core::{Options, Problem, Result, Solver};
+use std::borrow::Cow;
 use std::time::Instant;
 
 pub(super) struct Row {
@@ -81,7 +84,8 @@ pub(super) fn measure<P: Platform>(
     let candidates = if parts.contains(&Part::Solves) { candidates(options) } else { Vec::new() };
     for text in candidates {
         progress(&text);
-        rows.push(ours(case, &text, &options.device.options(1, options.threads), most, rounds));
+        let device = options.device.options(1, options.threads);
+        rows.push(ours(case, &text, (&device, &Launch::default()), most, rounds));
     }
     let vendor = match parts.contains(&Part::Vendor) {
         true => p.answers(&Bsr::from_csr(&case.a, 1)?, true, &case.rhs, most)?,
@@ -146,33 +150,43 @@ impl Row {
     }
 }
 
-fn ours(case: &Case, text: &str, device: &str, most: usize, rounds: usize) -> Row {
+fn ours(case: &Case, text: &str, on: (&str, &Launch), most: usize, rounds: usize) -> Row {
     let name = text.replace("method=", "").replace(" precond=", ", ");
     let mut row = Row::empty(&name, true);
-    if let Err(e) = solve(case, &format!("{text} {device} rtol={RTOL:e} max_iters={most}"), rounds, &mut row)
-    {
+    let (device, launch) = on;
+    let text = format!("{text} {device} rtol={RTOL:e} max_iters={most}");
+    if let Err(e) = solve(case, &text, launch, rounds, &mut row) {
         (row.check, row.samples) = (Err(format!("{name}: {e}")), Samples::default());
     }
     row
 }
 
-fn solve(case: &Case, text: &str, rounds: usize, row: &mut Row) -> Result<()> {
+fn solve(case: &Case, text: &str, launch: &Launch, rounds: usize, row: &mut Row) -> Result<()> {
     let options: Options = text.parse()?;
-    let solver = || -> Result<Solver> { Solver::new(Problem::csr(&case.a)?.with_grid(case.grid)?, &options) };
-    let mut x = vec![0.0; case.rows()];
+    let share = launch.share(&Terms::csr(&case.a)?, None, Some(case.grid), &options)?;
+    let solver = || -> Result<Solver> {
+        let problem = match &share {
+            Some(share) => share.problem()?,
+            None => Problem::csr(&case.a)?,
+        };
+        Solver::new(problem.with_grid(case.grid)?, &options)
+    };
+    let rhs = share.as_ref().map_or(Cow::Borrowed(&case.rhs[..]), |share| share.own(&case.rhs).into());
+    let mut x = vec![0.0; rhs.len()];
     // The first solver compiles and loads kernels, which is a cost per machine, not per matrix.
-    solver()?.solve(&case.rhs, &mut x)?;
+    solver()?.solve(&rhs[..], &mut x)?;
     let begin = Instant::now();
     let mut solver = solver()?;
-    row.setup = begin.elapsed().as_secs_f64();
+    row.setup = launch.slowest(begin.elapsed().as_secs_f64())?;
     for round in 0..=rounds {
         x.fill(0.0);
-        let solution = solver.solve(&case.rhs, &mut x)?;
-        let (seconds, iterations) = (solution.solve_seconds, solution.history.iterations);
+        let solution = solver.solve(&rhs[..], &mut x)?;
+        let (seconds, iterations) = (launch.slowest(solution.solve_seconds)?, solution.history.iterations);
         (row.reductions, row.residuals) = (solution.history.reductions, solution.history.residuals.clone());
         let converged = solution.converged();
         if round == 0 {
-            row.judge(case.residual(&x), converged, iterations);
+            let whole = share.as_ref().map(|share| share.whole(&x)).transpose()?;
+            row.judge(case.residual(whole.as_deref().unwrap_or(&x)), converged, iterations);
         }
         if row.check.is_err() {
             return Ok(());
@@ -192,21 +206,23 @@ pub(super) struct Scaled {
     pub row: Row,
 }
 
-/// Measures P-CG and P-CBCG on 1, 2, 4, … GPUs, with a fixed system or a fixed share per GPU.
+/// Measures P-CG and P-CBCG on 1, 2, 4, … GPUs, or on the processes of a launcher, with a fixed system or a
+/// fixed share per GPU.
 pub(super) fn scaling(spec: &str, options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Vec<Scaled>> {
     let (grid, mut rows) = (Case::new(spec)?.grid, Vec::new());
     for (series, weak) in [("strong", false), ("weak", true)] {
-        for gpus in crate::options::counts(options.device.gpus().len()) {
+        let launch = &options.launch;
+        for gpus in launch.counts(options.device.gpus().len()) {
             let [x, y, z] = grid;
             let grid = [x, y, if weak { z * gpus } else { z }];
             let case = Case::new(&resized(spec, grid))?;
             for text in ["method=cg precond=block-jacobi", "method=cbcg:s=12 precond=block-jacobi"] {
                 progress(&format!("{series} scaling: {text} on {gpus} GPUs, {x}×{y}×{} cells", grid[2]));
-                let device = options.device.options(gpus, options.threads);
+                let device = options.device_of(gpus);
                 let row = ours(
                     &case,
                     text,
-                    &device,
+                    (&device, launch),
                     options.iterations.unwrap_or(MOST),
                     options.solves.unwrap_or(3),
                 );

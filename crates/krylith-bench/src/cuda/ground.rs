@@ -1,6 +1,8 @@
 //! GPUs of this host that `krylith bench links` measures.
 
+use crate::launch::Launch;
 use crate::links::{Ground, Make, Way};
+use crate::options::Asked;
 use krylith_core::Result;
 use krylith_core::comm::Communicator;
 use krylith_core::device::cuda::{Cuda, Device, Fabric, Transport};
@@ -10,6 +12,7 @@ use std::sync::Arc;
 pub(crate) struct Gpus {
     pub ordinals: Vec<usize>,
     pub devices: Vec<Arc<Device>>,
+    pub launch: Launch,
 }
 
 impl Gpus {
@@ -18,7 +21,18 @@ impl Gpus {
     pub fn open(gpus: &[usize]) -> Result<Self> {
         crate::options::apart(gpus)?;
         let devices = gpus.iter().map(|&gpu| Device::open(gpu)).collect::<Result<_>>()?;
-        Ok(Self { ordinals: gpus.to_vec(), devices })
+        Ok(Self { ordinals: gpus.to_vec(), devices, launch: Launch::default() })
+    }
+
+    /// Opens this process's GPU, which stands for that of every rank: a rank uses only its own.
+    ///
+    /// # Errors
+    /// Returns an error if the GPU does not exist.
+    pub fn processes(options: &Asked) -> Result<Self> {
+        let own = options.device.gpus().first().copied().unwrap_or(0);
+        let (device, launch) = (Device::open(own)?, options.launch.clone());
+        let size = launch.size();
+        Ok(Self { ordinals: vec![own; size], devices: vec![device; size], launch })
     }
 }
 

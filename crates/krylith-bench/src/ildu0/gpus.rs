@@ -1,20 +1,18 @@
-//! ILDU(0) and BiCGSTAB on 1, 2, 4, … GPUs: strong scaling of the application, which needs no communication,
-//! and of the whole solver. The paper (named in `ildu0/mod.rs`) measured only the application (its Fig. 5.8)
-//! and left the solver to future work.
+//! ILDU(0) and BiCGSTAB on 1, 2, 4, … GPUs, or on the processes of a launcher: strong scaling of the
+//! application, which needs no communication, and of the whole solver. The paper (named in `ildu0/mod.rs`)
+//! measured only the application (its Fig. 5.8) and left the solver to future work.
 //!
 //! Ranks hold whole layers of boxes, so the preconditioner is the same on any number of GPUs. Before a time
 //! is kept, three results must equal those on one GPU. They are the norm and a weighted sum of an
 //! application, the first five residuals of BiCGSTAB, and its true residual.
 
 use super::{BOX, MOST, RTOL};
-use crate::cuda::CudaPlatform;
 use crate::options::Asked;
-use crate::platform::Platform;
-use crate::platform::read;
+use crate::platform::{Platform, read};
 use crate::publish::{Pages, Report, meta, number, percent, rows_of, sizes};
 use crate::samples::{Samples, repeated, together};
-use krylith_core::comm::{Communicator, Team};
-use krylith_core::device::cuda::{Cuda, Device, Fabric, Transport};
+use crate::spmv::Ground;
+use krylith_core::comm::{Communicator, agree as agreed};
 use krylith_core::method::{Bicgstab, BicgstabOptions};
 use krylith_core::operator::{LinearOperator, PointBlock};
 use krylith_core::partition::{Part, Subdomains, distribute};
@@ -45,27 +43,27 @@ struct Run {
     check: std::result::Result<(), String>,
 }
 
-/// Runs the experiment on 1, 2, 4, … and all of `gpus`.
+/// Runs the experiment on 1, 2, 4, … and all devices of a ground, or on its processes.
 ///
 /// # Errors
 /// Returns an error if a GPU or library is missing, if memory is not sufficient, or if an output file cannot
 /// be written.
-pub(super) fn run(gpus: &[usize], options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
-    let p = CudaPlatform::open(gpus[0])?;
-    let (describe, (_, bandwidth)) = (p.describe(), p.bandwidth()?);
-    drop(p);
+pub(super) fn run<G: Ground>(ground: &G, options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+    let (describe, bandwidth) = {
+        let p = ground.one()?;
+        (ground.launch().describe(p.describe()), p.bandwidth()?)
+    };
     let mut runs: Vec<Run> = Vec::new();
     for grid in GRIDS {
         // Whole layers of boxes per GPU, for every number of GPUs.
-        let mut grid = crate::systems::scaled(grid, options.scale.unwrap_or(1.0));
-        grid[2] = grid[2].next_multiple_of(BOX[2] * gpus.len());
-        for count in crate::options::counts(gpus.len()) {
+        let mut grid = crate::systems::scaled(grid, options.scale(1.0 / 64.0));
+        grid[2] = grid[2].next_multiple_of(BOX[2] * ground.ranks());
+        for count in ground.launch().counts(ground.ranks()) {
             progress(&format!("{} points, b = {BLOCK}, on {count} GPUs", sizes(grid)));
             if !grid[2].is_multiple_of(BOX[2] * count) {
                 continue;
             }
-            let mut run =
-                Team::run(count, |comm| rank(gpus[comm.rank()], grid, options, comm))?.swap_remove(0);
+            let mut run = ground.launch().run(count, |comm| rank(ground, grid, options, comm))?;
             if let Some(one) = runs.iter().find(|r| r.grid == grid)
                 && run.check.is_ok()
             {
@@ -74,12 +72,17 @@ pub(super) fn run(gpus: &[usize], options: &Asked, progress: &mut dyn FnMut(&str
             runs.push(run);
         }
     }
-    let mut made = report(&runs, bandwidth, describe, options, gpus);
+    let mut made = report(&runs, bandwidth, describe, options, ground.launch().place());
     made.write(options.out.as_deref(), "ildu0")?;
     Ok(made)
 }
 
-fn rank(gpu: usize, grid: [usize; 3], options: &Asked, comm: Arc<dyn Communicator>) -> Result<Run> {
+fn rank<G: Ground>(
+    ground: &G,
+    grid: [usize; 3],
+    options: &Asked,
+    comm: Arc<dyn Communicator>,
+) -> Result<Run> {
     let [x, y, z] = grid;
     let made = krylith_problems::generate_rows(
         &format!("laplace:{x}x{y}x{z},block={BLOCK}"),
@@ -90,9 +93,9 @@ fn rank(gpu: usize, grid: [usize; 3], options: &Asked, comm: Arc<dyn Communicato
     let Part { terms, rows, .. } = distribute(&*comm, made.rows)?;
     let layers = rows.len() / (x * y);
     let cut = Subdomains::boxes([x, y, layers], BOX);
-    let space = Cuda::distributed(&Fabric::new(&Device::open(gpu)?, &comm, Transport::Auto)?, rhs.len())?;
-    let a = PointBlock::new(&space, &terms, Precision::F64, false)?;
-    let ildu = Ildu::new(&space, &terms, &cut, IlduOptions::default())?;
+    let space = ground.joined(&comm, rhs.len())?;
+    let a = agreed(&*comm, PointBlock::new(&space, &terms, Precision::F64, false))?;
+    let ildu = agreed(&*comm, Ildu::new(&space, &terms, &cut, IlduOptions::default()))?;
     let mut bicgstab = Bicgstab::new(&space, BicgstabOptions::default())?;
     let (mut b, mut u, zero) = (space.vector()?, space.vector()?, space.vector()?);
     space.write(&rhs, &mut b)?;
@@ -152,22 +155,34 @@ fn agree(one: &Run, run: &Run) -> std::result::Result<(), String> {
     }
 }
 
-fn report(runs: &[Run], bandwidth: f64, describe: Value, options: &Asked, gpus: &[usize]) -> Report {
+fn report(
+    runs: &[Run],
+    (of, bandwidth): (&str, f64),
+    describe: Value,
+    options: &Asked,
+    place: &str,
+) -> Report {
+    let gpus = options.device.gpus();
+    let unit = if options.device.is_gpu() { "GPU" } else { "rank" };
     let iterations = |r: &Run| r.residuals.len().saturating_sub(1).max(1);
-    let one = |r: &Run, of: &dyn Fn(&Run) -> f64| runs.iter().find(|o| o.grid == r.grid).map_or(f64::NAN, of);
+    let one = |r: &Run, of: &dyn Fn(&Run) -> f64| {
+        runs.iter().find(|o| o.grid == r.grid && o.gpus == 1).map_or(f64::NAN, of)
+    };
     let application = |r: &Run| r.application.median();
     let iteration = |r: &Run| r.solve.median() / iterations(r) as f64;
     let title = "ILDU(0) on boxes of 16×16×8 points, b = 3, and BiCGSTAB to 1e-8 with it";
     let mut out = rows_of(title, runs)
         .column("grid", |r| sizes(r.grid))
-        .column("GPUs", |r| r.gpus.to_string())
+        .column(format!("{unit}s"), |r| r.gpus.to_string())
         .column("application, ms", |r| r.application.text(1e3))
-        .column("share of read", |r| percent(r.bytes / r.gpus as f64 / application(r) / bandwidth, 1))
-        .column("× one GPU", |r| number(one(r, &application) / application(r), 2))
+        .column(format!("share of {of}"), |r| {
+            percent(r.bytes / r.gpus as f64 / application(r) / bandwidth, 1)
+        })
+        .column(format!("× one {unit}"), |r| number(one(r, &application) / application(r), 2))
         .column("BiCGSTAB, s", |r| r.solve.text(1.0))
         .column("iterations", |r| iterations(r).to_string())
         .column("µs an iteration", |r| number(iteration(r) * 1e6, 1))
-        .column("× one GPU, an iteration", |r| number(one(r, &iteration) / iteration(r), 2))
+        .column(format!("× one {unit}, an iteration"), |r| number(one(r, &iteration) / iteration(r), 2))
         .column("true residual", |r| format!("{:.1e}", r.true_residual))
         .table();
     let mut pages = Pages::default();
@@ -181,8 +196,8 @@ fn report(runs: &[Run], bandwidth: f64, describe: Value, options: &Asked, gpus: 
     pages.tables.push(out);
     let name = describe["name"].as_str().unwrap_or("unknown");
     let facts = vec![
-        format!("{name}, GPUs {gpus:?}; a thread each in one process"),
-        format!("read bandwidth of one GPU {:.0} GB/s, to which every share relates", bandwidth * 1e-9),
+        format!("{name}, GPUs {gpus:?}; {place}"),
+        format!("{of} bandwidth of one {unit} {:.0} GB/s, to which every share relates", bandwidth * 1e-9),
         format!(
             "{} samples of an application, each the mean of {ROW} in a row; of the slowest rank, median \
              (minimum–maximum)",

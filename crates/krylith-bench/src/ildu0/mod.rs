@@ -8,7 +8,6 @@
 
 mod application;
 pub(crate) mod count;
-#[cfg(feature = "cuda")]
 mod gpus;
 mod host;
 pub(crate) mod levels;
@@ -49,8 +48,13 @@ const GRIDS: [([usize; 3], usize); 4] = [([128; 3], 1), ([256; 3], 1), ([128; 3]
 /// listed under `failures`.
 pub fn ildu0(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     options.check()?;
-    options::on_device!(options, |p| run(p, options, progress), |gpus| self::gpus::run(
-        gpus, options, progress
+    if options.launch.comm().is_some() {
+        return options::on_processes!(options, |ground| gpus::run(ground, options, progress));
+    }
+    options::on_device!(options, |p| run(p, options, progress), |all| gpus::run(
+        &crate::cuda::ground::Gpus::open(all)?,
+        options,
+        progress
     ))
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod crew;
 pub(crate) mod mapping;
 pub(crate) mod share;
 
+#[cfg_attr(not(feature = "cuda"), allow(unused_imports))] // the baselines name the parts
 pub(crate) use crate::textbook::{Part, Session, Solve, Times};
 
 use crate::systems::Case;

@@ -6,15 +6,19 @@ use crate::answer::{Answer, Repeats, Take, Way, ours};
 use crate::cpu::CpuPlatform;
 use crate::platform::Platform;
 use crate::samples::in_turn;
+use krylith_core::comm::Communicator;
 use krylith_core::matrix::Bsr;
 use krylith_core::operator::{Format, LinearOperator, PointBlock, Terms};
 use krylith_core::precond::Value;
 use krylith_core::space::Space;
 use krylith_core::{Options, Precision, Result};
+use std::sync::Arc;
 
 pub(super) struct How<'a, P> {
     /// The device whose memory may hold the arrays.
     pub platform: Option<&'a P>,
+    /// The processes that solve together, if any.
+    pub comm: Option<&'a Arc<dyn Communicator>>,
     /// Options of every variant: the device, the tolerance, limits.
     pub base: String,
     /// True to measure from host arrays, too, if those on a device are timed.
@@ -96,7 +100,10 @@ pub(super) fn one<P: Platform>(
                 }
                 // A variant that fails from one kind of arrays fails from the other.
                 if row.resident.as_ref().is_none_or(|way| how.host && way.failure.is_none()) {
-                    let mut take: Take = Box::new(|| ours::from_host(system, &options, rhs));
+                    let mut take: Take = Box::new(|| match how.comm {
+                        Some(comm) => ours::from_ranks(comm, system, &options, rhs),
+                        None => ours::from_host(system, &options, rhs),
+                    });
                     row.host = Some(Way::taken("from host arrays".into(), &mut take, &a, rhs, &how.repeats));
                 }
             }

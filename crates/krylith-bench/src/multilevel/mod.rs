@@ -33,7 +33,7 @@ options::parts! {
         Updates = "updates",
         /// One core of the host.
         Cpu = "cpu",
-        /// Scaling over GPUs.
+        /// Scaling over GPUs; the part for processes of a launcher.
         Scaling = "scaling",
     }
 }
@@ -50,6 +50,7 @@ const BUDGET: f64 = 60.0;
 pub fn multilevel(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     options.check()?;
     let parts = Part::named("--parts", &options.parts)?;
+    let parts = options.launch.parts(parts, &options.parts, &[("scaling", Part::Scaling)])?;
     options::on_device!(options, |p| run(p, options, &parts, progress))
 }
 
@@ -63,7 +64,7 @@ fn run<P: Platform>(
     let (rounds, limit) = (options.rounds.unwrap_or(5), options.limit.unwrap_or(60.0));
     let suite = Suite { options, platform, scale, rounds, limit };
     let more = json!({ "scale": scale, "rounds": rounds, "rtol": RTOL, "limit_seconds": limit });
-    let meta = meta("multilevel", &options.command, platform.describe(), more);
+    let meta = meta("multilevel", &options.command, options.launch.describe(platform.describe()), more);
     let mut made = Made { gpu: options.device.is_gpu(), meta, ..Made::default() };
     let folder = options.out.as_deref();
     let wanted = |part| parts.contains(&part);
@@ -93,8 +94,8 @@ fn run<P: Platform>(
         }
     }
     let gpus = options.device.gpus().len();
-    if wanted(Part::Scaling) && gpus > 1 {
-        for count in crate::options::counts(gpus) {
+    if wanted(Part::Scaling) && (gpus > 1 || options.launch.comm().is_some()) {
+        for count in options.launch.counts(gpus) {
             made.scaling.extend(suite.scaling(count, progress)?);
             report::write(&made, folder)?;
         }
@@ -125,6 +126,7 @@ impl<P: Platform> Suite<'_, P> {
         let Self { rounds, limit, .. } = *self;
         How {
             platform: None,
+            comm: None,
             base: format!("{device} rtol={RTOL:e} time_limit={limit}"),
             host: true,
             repeats: Repeats { rounds, budget: BUDGET },
@@ -193,7 +195,7 @@ impl<P: Platform> Suite<'_, P> {
     /// Measures weak scaling (a fixed number of rows per GPU) and strong scaling (a fixed total) on `count`
     /// GPUs.
     fn scaling(&self, count: usize, progress: &mut dyn FnMut(&str)) -> Result<Vec<Scaled>> {
-        let how = self.on(&self.options.device.options(count, 0));
+        let how = How { comm: self.options.launch.comm(), ..self.on(&self.options.device_of(count)) };
         let mut all = Vec::new();
         for (series, [x, y, z]) in systems::scaled_sizes(count, self.scale) {
             let spec = format!("laplace:{x}x{y}x{z}");

@@ -5,7 +5,7 @@ use super::targets::{CORES, GOALS, efficiency, targets};
 use super::updates::Updates;
 use super::{systems, ways};
 use crate::answer::report::{ms, way_json};
-use crate::publish::{Figure, Pages, Report, Target, number, rows_of, summary};
+use crate::publish::{Figure, Pages, Report, Target, number, ranks_of, rows_of, summary};
 use crate::samples::Samples;
 use krylith_core::Result;
 use krylith_core::text::plural;
@@ -70,7 +70,7 @@ pub(super) fn write(made: &Made, folder: Option<&Path>) -> Result<Report> {
         pages.failures.extend(lost(&one.found));
     }
     if !made.scaling.is_empty() {
-        pages.tables.push(scaling(&made.scaling));
+        pages.tables.push(scaling(&made.scaling, ranks_of(&made.meta)));
         pages.failures.extend(made.scaling.iter().flat_map(|one| lost(&one.found)));
     }
     let mut json = made.meta.clone();
@@ -284,14 +284,14 @@ fn one_core(one: &OneCore) -> Table {
     out
 }
 
-fn scaling(all: &[Scaled]) -> Table {
+fn scaling(all: &[Scaled], unit: &str) -> Table {
     let rows: Vec<(&Scaled, &Row)> =
         all.iter().flat_map(|one| one.found.rows.iter().map(move |row| (one, row))).collect();
     let of = |one: &Scaled, row: &Row, what: fn(&Row) -> f64| number(efficiency(all, one, row, what), 3);
     rows_of("Scaling, from host arrays", &rows)
         .broken(|(_, row)| row.failure().is_some(), 4, "–")
         .column("series", |(one, _)| one.series.to_string())
-        .column("GPUs", |(one, _)| one.gpus.to_string())
+        .column(unit, |(one, _)| one.gpus.to_string())
         .column("system", |(one, _)| one.found.spec.clone())
         .column("way", |(_, row)| label(row))
         .column("set-up", |(_, row)| ms(row.setup()))

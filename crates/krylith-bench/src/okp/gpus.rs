@@ -2,9 +2,9 @@
 //! 9 to 13). Strong scaling is measured at the paper's size and at eight times it, weak scaling at the
 //! paper's size per GPU.
 
-use super::gpus_report::{Findings, make};
-use super::solve::{Entry, Rounds, Row, measure};
-use super::{RESTART, Series};
+use super::gpus_report::{Experiment, Findings, Run, make};
+use super::solve::{Entry, Rounds, measure};
+use super::{RESTART, Series, TIMED};
 use crate::cuda::CudaPlatform;
 use crate::cuda::multi::{Baseline, ours};
 use crate::multi::{Job, share};
@@ -14,25 +14,6 @@ use crate::publish::{Report, meta, sizes};
 use crate::systems::{self, Case, PAPER};
 use krylith_core::{Error, Result};
 use serde_json::json;
-
-/// Number of instrumented runs, of which the mean is reported, as in the paper.
-const TIMED: usize = 3;
-
-/// All solvers on one number of GPUs.
-#[derive(Debug, Clone)]
-pub(super) struct Run {
-    pub gpus: usize,
-    pub nodes: [usize; 3],
-    pub rows: Vec<Row>,
-}
-
-/// A series over numbers of GPUs.
-pub(super) struct Experiment {
-    pub title: String,
-    /// True if the system grows with the number of GPUs.
-    pub weak: bool,
-    pub runs: Vec<Run>,
-}
 
 struct Plan {
     solves: usize,
@@ -56,7 +37,8 @@ pub(super) fn run(
         "gpus": gpus, "nccl": nccl.as_ref().ok(), "solves": solves, "iterations": plan.iterations,
         "iterations_of_other_sizes": short.iterations, "restart": RESTART, "timed_solves": TIMED,
     });
-    let meta = meta("okp", &options.command, describe, more);
+    let mut meta = meta("okp", &options.command, describe, more);
+    meta["place"] = json!(options.launch.place());
     let nodes = systems::scaled(PAPER, options.scale.unwrap_or(1.0));
     let mut found = Findings::default();
     if let Err(e) = nccl {

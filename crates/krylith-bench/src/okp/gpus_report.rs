@@ -1,12 +1,27 @@
 //! Tables, JSON and the page of the experiments on several GPUs.
 
-use super::gpus::{Experiment, Run};
 use super::solve::Row;
-use crate::publish::{Pages, Report, error, facts, number, outcome, percent};
+use crate::publish::{Pages, Report, error, facts, number, outcome, percent, ranks_of};
 use crate::textbook::Times;
 use krylith_plot::html::Table;
 use krylith_plot::svg;
 use serde_json::{Value, json};
+
+/// All solvers on one number of devices.
+#[derive(Debug, Clone)]
+pub(super) struct Run {
+    pub gpus: usize,
+    pub nodes: [usize; 3],
+    pub rows: Vec<Row>,
+}
+
+/// A series over numbers of devices.
+pub(super) struct Experiment {
+    pub title: String,
+    /// True if the system grows with the number of devices.
+    pub weak: bool,
+    pub runs: Vec<Run>,
+}
 
 #[derive(Default)]
 pub(super) struct Findings {
@@ -36,17 +51,27 @@ fn rows(e: &Experiment) -> impl Iterator<Item = (&Run, &Row)> {
     e.runs.iter().flat_map(|run| run.rows.iter().map(move |row| (run, row)))
 }
 
+/// Returns the name of the first solver, to which speed-ups relate.
+fn base(e: &Experiment) -> &str {
+    e.runs.iter().find_map(|run| run.rows.first()).map_or("the first", |row| &row.name)
+}
+
 pub(super) fn make(found: &Findings, mut meta: Value) -> Report {
     let mut pages = Pages::default();
+    let unit = ranks_of(&meta);
     for e in &found.experiments {
         pages.fail("", rows(e).map(|(_, row)| &row.check));
-        pages.tables.extend([times(e), speedups(e)]);
+        pages.tables.push(times(e, unit));
+        // One solver has nothing to be compared with.
+        pages.tables.extend(Some(speedups(e)).filter(|table| !table.rows.is_empty()));
         pictures(e, &mut pages);
     }
     // The first run of weak scaling equals that of strong scaling.
     pages.failures.sort();
     pages.failures.dedup();
-    let first = format!(", GPUs {}; a thread each in one process; NCCL {}", meta["gpus"], meta["nccl"]);
+    let place = meta["place"].as_str().unwrap_or_default();
+    let nccl = meta["nccl"].as_i64().map_or(String::new(), |version| format!("; NCCL {version}"));
+    let first = format!(", {unit} {}; {place}{nccl}", meta["gpus"]);
     let how = format!(
         "GMRES({}), unpreconditioned, f64; {} iterations a solve at the first size, {} at the others; T_all \
          from {} solves without instrumentation, median (minimum–maximum) of the slowest rank; parts are \
@@ -65,8 +90,9 @@ pub(super) fn make(found: &Findings, mut meta: Value) -> Report {
     pages.report("GMRES(30) on several GPUs", facts, meta)
 }
 
-fn times(e: &Experiment) -> Table {
-    let mut header = vec!["", "GPUs", "µs an iteration (T_all)", "× CU-Solver", "efficiency"];
+fn times(e: &Experiment, unit: &str) -> Table {
+    let over = format!("× {}", base(e));
+    let mut header = vec!["", unit, "µs an iteration (T_all)", &over, "efficiency"];
     header.extend(Times::NAMES);
     header.extend(["residual", "differs over cycle 1"]);
     let mut out = Table::new(format!("{}: µs an iteration", e.title), &header);
@@ -87,12 +113,13 @@ fn times(e: &Experiment) -> Table {
     out
 }
 
-/// Builds every part's speed-up over CU-Solver on the same GPUs, as in Fig. 13.
+/// Builds every part's speed-up over the first solver on the same GPUs, as in Fig. 13.
 fn speedups(e: &Experiment) -> Table {
     let mut header = vec!["", "GPUs"];
     header.extend(&Times::NAMES[..4]);
     header.extend(["T_dt + T_c", "T_all"]);
-    let mut out = Table::new(format!("{}: times faster than CU-Solver on as many GPUs", e.title), &header);
+    let title = format!("{}: times faster than {} on as many GPUs", e.title, base(e));
+    let mut out = Table::new(title, &header);
     for run in &e.runs {
         let Some((base, others)) = run.rows.split_first() else { continue };
         let b = parts(base);
@@ -131,7 +158,7 @@ fn pictures(e: &Experiment, pages: &mut Pages) {
             names.iter().map(|n| (n.clone(), gpus.iter().map(|&p| value(p, n)).collect())).collect();
         pages.picture(format!("{}: {what}", e.title), |title| svg::over_gpus(title, &gpus, &lines));
     };
-    over("times faster than CU-Solver on as many GPUs", &|p, name| {
+    over(&format!("times faster than {} on as many GPUs", base(e)), &|p, name| {
         of(&e.runs, p, &first) / of(&e.runs, p, name)
     });
     // In weak scaling the work grows with the number of GPUs.

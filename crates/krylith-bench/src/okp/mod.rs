@@ -1,12 +1,12 @@
 //! The experiments of "A multi-GPU enabled solver in Kronecker product form" (the OKP paper). On one device:
 //! the product, the orthogonalisation, and GMRES(30) with them. On several GPUs: GMRES(30) on 1, 2, 4, … of
-//! them.
+//! them. On processes of a launcher: Krylith's GMRES(30) on all of them.
 
 #[cfg(feature = "cuda")]
 mod gpus;
-#[cfg(feature = "cuda")]
 mod gpus_report;
 mod orthogonalization;
+mod processes;
 mod product;
 mod report;
 mod solve;
@@ -33,6 +33,9 @@ options::parts! {
 
 const RESTART: usize = 30;
 
+/// Number of instrumented runs on several devices, of which the mean is reported, as in the paper.
+const TIMED: usize = 3;
+
 /// Runs the suite; `progress` receives a line before each part.
 ///
 /// # Errors
@@ -42,6 +45,11 @@ const RESTART: usize = 30;
 pub fn okp(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     options.check()?;
     let series = Series::named("--series", &options.parts)?;
+    if let Some(comm) = options.launch.comm() {
+        return options::on_processes!(options, |ground| {
+            processes::run(ground, comm, options, &series, progress)
+        });
+    }
     options::on_device!(options, |p| run(p, options, progress), |gpus| gpus::run(
         gpus, options, &series, progress
     ))

@@ -3,7 +3,9 @@
 
 use super::newton::{Step, Taking, steps};
 use super::plan::Shape;
+use crate::launch::{Launch, of_first};
 use krylith_core::Result;
+use krylith_core::comm::agree;
 
 /// A problem of the paper with the paper's linear solver.
 ///
@@ -149,6 +151,22 @@ impl Case {
     pub fn rows(&self) -> usize {
         self.steps[0].jacobian.block_rows()
     }
+}
+
+/// Returns the systems of rank 0 on every rank: Newton's steps end at other bits on other processes.
+/// Collective.
+///
+/// # Errors
+/// Returns an error if a rank could not make its case.
+pub(crate) fn common(launch: &Launch, case: Result<Case>) -> Result<Case> {
+    let Some(comm) = launch.comm() else { return case };
+    let mut case = agree(&**comm, case)?;
+    for step in &mut case.steps {
+        step.rhs = of_first(&**comm, &step.rhs)?;
+        let values = of_first(&**comm, step.jacobian.values())?;
+        step.jacobian.values_mut().copy_from_slice(&values);
+    }
+    Ok(case)
 }
 
 /// Kind of an algorithm, for tables and figures.

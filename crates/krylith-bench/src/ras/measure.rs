@@ -2,8 +2,10 @@
 //! `ras/mod.rs` names.
 
 use super::cases::{Case, Kind, Way};
+use crate::launch::Launch;
+use krylith_core::operator::Terms;
 use krylith_core::solver::SetupPart;
-use krylith_core::{Options, Problem, Result, Solver};
+use krylith_core::{Error, Options, Problem, Result, Solver};
 
 /// One solve, with its set-up.
 #[derive(Debug, Clone)]
@@ -125,6 +127,8 @@ impl Row {
 pub(crate) struct Effort<'a> {
     /// Options of the device, `device=…` and threads.
     pub device: &'a str,
+    /// How the ranks of this device run.
+    pub launch: &'a Launch,
     pub gpus: usize,
     pub runs: usize,
     /// Iteration limit.
@@ -149,7 +153,7 @@ pub(crate) fn ours(case: &Case, way: &Way, effort: &Effort) -> Vec<Row> {
     // The first run on a GPU compiles and loads kernels, which is a cost per machine, not per matrix.
     let warm = usize::from(effort.warm);
     for round in 0..warm + effort.runs {
-        let done = run(case, &text, &mut rows, round >= warm);
+        let done = run(case, (&text, effort.launch), &mut rows, round >= warm);
         if let Err(e) = done {
             rows.iter_mut().for_each(|row| row.failure = Some(format!("{}: {e}", way.name)));
             break;
@@ -173,31 +177,42 @@ pub(crate) fn ours(case: &Case, way: &Way, effort: &Effort) -> Vec<Row> {
     rows
 }
 
-fn run(case: &Case, text: &str, rows: &mut [Row], counts: bool) -> Result<()> {
-    let options: Options = text.parse()?;
-    let mut problem = Problem::bsr(&case.steps[0].jacobian)?;
+fn run(case: &Case, (text, launch): (&str, &Launch), rows: &mut [Row], counts: bool) -> Result<()> {
+    let (options, first): (Options, _) = (text.parse()?, &case.steps[0]);
+    let share = launch.share(&Terms::bsr(&first.jacobian), case.coordinates.as_deref(), None, &options)?;
+    let mut problem = match &share {
+        Some(share) => share.problem()?,
+        None => Problem::bsr(&first.jacobian)?,
+    };
     if let Some(points) = &case.coordinates {
         problem = problem.with_coordinates(&points[..])?;
     }
     let mut solver = Solver::new(problem, &options)?;
-    let mut x = vec![0.0; case.steps[0].rhs.len()];
+    let own = |b: &[f64]| share.as_ref().map_or_else(|| b.to_vec(), |share| share.own(b));
+    let mut x = own(&first.rhs);
     for (at, (step, row)) in case.steps.iter().zip(rows.iter_mut()).enumerate() {
+        if at > 0 && share.is_some() {
+            return Err(Error::Unsupported("ranks that are processes solve only the first system".into()));
+        }
         if at > 0 {
             solver.update_values(step.jacobian.values())?;
         }
+        let rhs = own(&step.rhs);
         x.fill(0.0);
-        let mut solution = solver.solve(&step.rhs, &mut x)?;
+        let mut solution = solver.solve(&rhs, &mut x)?;
         let parts = solution.setup_parts;
         if at == 0 {
             x.fill(0.0);
-            solution = solver.solve(&step.rhs, &mut x)?;
+            solution = solver.solve(&rhs, &mut x)?;
         }
         if !counts {
             return Ok(());
         }
-        let factor = parts.of(SetupPart::Factors);
-        let (converged, iterations, solve) =
-            (solution.converged(), solution.history.iterations, solution.solve_seconds);
+        let factor = launch.slowest(parts.of(SetupPart::Factors))?;
+        let (converged, iterations) = (solution.converged(), solution.history.iterations);
+        let solve = launch.slowest(solution.solve_seconds)?;
+        let all =
+            launch.slowest(parts.total() - parts.of(SetupPart::Compile) - parts.of(SetupPart::Device))?;
         for event in &solution.events {
             row.note(&event.detail);
         }
@@ -205,9 +220,10 @@ fn run(case: &Case, text: &str, rows: &mut [Row], counts: bool) -> Result<()> {
         if row.way.kind == Kind::Other {
             row.note(&format!("{} with {}", solution.method.title(), solution.precond.text));
         }
-        let residual = step.residual(&x);
+        let whole = share.as_ref().map(|share| share.whole(&x)).transpose()?;
+        let residual = step.residual(whole.as_deref().unwrap_or(&x));
         row.runs.push(Run {
-            setup: parts.total() - factor - parts.of(SetupPart::Compile) - parts.of(SetupPart::Device),
+            setup: all - factor,
             factor,
             solve,
             iterations,
@@ -226,7 +242,7 @@ pub(crate) fn one_core(case: &Case, exact: &[usize], steps: usize) -> Vec<Row> {
     let text = format!("{} device=cpu threads=1 rtol={rtol:e} max_iters={restart}", way.text);
     let steps = case.steps.len().min(steps);
     let mut rows: Vec<Row> = case.steps[..steps].iter().map(|step| Row::new(&way, step.number, 0)).collect();
-    if let Err(e) = run(case, &text, &mut rows, true) {
+    if let Err(e) = run(case, (&text, &Launch::default()), &mut rows, true) {
         rows.iter_mut().for_each(|row| row.failure = Some(format!("{}: {e}", way.name)));
         return rows;
     }

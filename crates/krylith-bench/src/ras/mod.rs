@@ -13,6 +13,7 @@ pub(crate) mod plan;
 mod report;
 mod targets;
 
+use crate::launch::Launch;
 use crate::options::{self, Asked};
 use crate::platform::Platform;
 use crate::publish::{Report, meta};
@@ -35,7 +36,7 @@ options::parts! {
         Artery = "artery",
         /// Repeated independent runs on the cavity of 600² nodes.
         Repeat = "repeat",
-        /// Scaling from one GPU to several, on the artery.
+        /// Scaling from one GPU to several, on the artery; the part for processes of a launcher.
         Scaling = "scaling",
         /// Exact RAS on one core, for each problem.
         OneCore = "one-core",
@@ -71,6 +72,7 @@ const PROBLEMS: [(Part, &Setting); 4] = [
 pub fn ras(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     options.check()?;
     let parts = Part::named("--parts", &options.parts)?;
+    let parts = options.launch.parts(parts, &options.parts, &[("scaling", Part::Scaling)])?;
     options::on_device!(options, |p| run(p, options, &parts, progress))
 }
 
@@ -86,6 +88,7 @@ fn run<P: Platform>(
     let first = options.device.options(1, options.threads);
     let effort = Effort {
         device: &first,
+        launch: &Launch::default(),
         gpus: usize::from(gpu),
         runs: options.solves.unwrap_or(3),
         most: options.iterations.unwrap_or(3000),
@@ -94,16 +97,18 @@ fn run<P: Platform>(
         count_failures: false,
     };
     let more = json!({ "scale": scale, "runs": effort.runs, "most_iterations": effort.most });
-    let meta = meta("ras", &options.command, p.describe(), more);
+    let meta = meta("ras", &options.command, options.launch.describe(p.describe()), more);
     let mut made = Made { meta, ..Made::default() };
-    let several = options.device.gpus().len() > 1 && wanted(Part::Scaling);
+    let several = options.device.gpus().len() > 1 || options.launch.comm().is_some();
+    let several = several && wanted(Part::Scaling);
     for (part, setting) in PROBLEMS {
         let repeats = part == Part::Cavity600 && wanted(Part::Repeat);
         let scales = several && part == Part::Artery;
         if !(wanted(part) || repeats || scales) {
             continue;
         }
-        let case = Case::new(setting, &setting.spec(scale), &first, progress)?;
+        let case = Case::new(setting, &setting.spec(scale), &first, progress);
+        let case = cases::common(&options.launch, case)?;
         if wanted(part) {
             let found = problem(p, &case, options.full, parts, &effort, progress)?;
             made.found.push(found);
@@ -209,10 +214,10 @@ fn scaling(case: &Case, options: &Asked, effort: &Effort, progress: &mut dyn FnM
             Kind::Random => Way::random(case.setting, kind, SCALED),
             _ => Way::exact(case.setting),
         };
-        for gpus in crate::options::counts(options.device.gpus().len()) {
+        for gpus in options.launch.counts(options.device.gpus().len()) {
             progress(&format!("{}: {} on {gpus} GPUs", case.setting.name, way.name));
-            let device = options.device.options(gpus, options.threads);
-            let effort = Effort { device: &device, gpus, steps: 1, ..effort.clone() };
+            let (device, launch) = (options.device_of(gpus), &options.launch);
+            let effort = Effort { device: &device, launch, gpus, steps: 1, ..effort.clone() };
             let rows = measure::ours(case, &way, &effort);
             rows.iter().for_each(|row| progress(&row.line()));
             solves.extend(rows);

@@ -3,7 +3,7 @@
 use super::cases::{Kind, Setting};
 use super::measure::{Mean, Row, Run};
 use super::targets::targets;
-use crate::publish::{Figure, Pages, Report, Target, machine, number, rows_of, summary};
+use crate::publish::{Figure, Pages, Report, Target, machine, number, ranks_of, rows_of, summary};
 use krylith_core::Result;
 use krylith_plot::svg;
 use serde_json::{Value, json};
@@ -45,7 +45,8 @@ pub(super) fn write(made: &Made, folder: Option<&Path>) -> Result<Report> {
     let (mut json, mut pages) = (made.meta.clone(), Pages::default());
     json["problems"] = made.found.iter().map(|found| problem(found, &mut pages)).collect();
     json["repeated"] = made.repeated.as_ref().map_or(Value::Null, |found| repeated(found, &mut pages));
-    json["scaling"] = made.scaling.iter().map(|found| scaling(found, &mut pages)).collect();
+    let unit = ranks_of(&made.meta);
+    json["scaling"] = made.scaling.iter().map(|found| scaling(found, unit, &mut pages)).collect();
     let goals = targets(&made.found, made.repeated.as_ref(), &made.scaling);
     json["targets"] = goals.iter().map(Target::json).collect();
     pages.tables.insert(0, summary(&goals));
@@ -232,10 +233,10 @@ fn repeated(found: &Found, pages: &mut Pages) -> Value {
 const SHOWN: usize = 30;
 
 /// Builds a table of the seconds of factorisation and FGMRES on 1, 2, … GPUs, always with the same parts.
-fn scaling(found: &Found, pages: &mut Pages) -> Value {
+fn scaling(found: &Found, unit: &str, pages: &mut Pages) -> Value {
     let (mut counts, mut lines) = (Vec::new(), Vec::<(String, Vec<f64>)>::new());
     for row in &found.solves {
-        let failed = row.failure.iter().map(|why| format!("{} on {} GPUs: {why}", found.spec, row.gpus));
+        let failed = row.failure.iter().map(|why| format!("{} on {} {unit}: {why}", found.spec, row.gpus));
         pages.failures.extend(failed);
         if !counts.contains(&row.gpus) {
             counts.push(row.gpus);
@@ -250,7 +251,7 @@ fn scaling(found: &Found, pages: &mut Pages) -> Value {
     pages.tables.push(
         rows_of(title, &found.solves)
             .column("", |row| row.way.name.clone())
-            .column("GPUs", |row| row.gpus.to_string())
+            .column(unit, |row| row.gpus.to_string())
             .column("T_f", |row| row.factor().text(1e3, 2))
             .column("T_g", |row| row.solve().text(1e3, 2))
             .column("I_g", |row| row.iterations().text(1.0, 0))

@@ -44,10 +44,12 @@ pub(super) fn measure<G: Ground>(
     if ranks == 1 {
         return rows;
     }
-    progress(&format!("{}: {iterations} iterations of {COMP} on {ranks} ranks", case.name));
-    rows.push(row(COMP, ranks, comp(ground, case, iterations)));
+    if ground.launch().comm().is_none() {
+        progress(&format!("{}: {iterations} iterations of {COMP} on {ranks} ranks", case.name));
+        rows.push(row(COMP, ranks, comp(ground, case, iterations)));
+    }
     let held = multi::held(ground, case);
-    for way in multi::ways(case, ranks) {
+    for way in multi::ways(case, ground) {
         let name = match &way {
             Way::Vector(_) | Way::Replicated(Mode::TwoNz | Mode::Staged { blocks: 4 | 16 } | Mode::Fused) => {
                 continue;
@@ -60,10 +62,9 @@ pub(super) fn measure<G: Ground>(
         let parts = way.parts(ground, case).map(|made| made.0);
         let a = held.as_ref().unwrap_or(&case.a);
         let done = parts.and_then(|parts| {
-            let all = multi::on_ranks(ground, (case, a), &way, &parts, |space, comm, operator, own, _| {
+            multi::on_ranks(ground, (case, a), &way, &parts, |space, comm, operator, own, _| {
                 solves(space, comm, operator, &own.of(&case.x), iterations)
-            })?;
-            Ok(all.into_iter().next().unwrap_or_default())
+            })
         });
         rows.push(row(&name, ranks, done));
     }

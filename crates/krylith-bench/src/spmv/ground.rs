@@ -2,6 +2,8 @@
 
 use super::matrix::Case;
 use crate::cpu::{self, CpuPlatform};
+use crate::launch::Launch;
+use crate::options::Asked;
 use crate::platform::{Apply, OnHost, OnSpace, Order, Platform};
 use krylith_core::comm::Communicator;
 use krylith_core::device::cpu::{Cpu, Pool};
@@ -9,6 +11,8 @@ use krylith_core::matrix::Csr;
 use krylith_core::operator::{LinearOperator, PointBlock, PointBlockSum, SharedRows, Terms};
 use krylith_core::partition::replicated::Mode;
 use krylith_core::partition::{Partitioner, split};
+use krylith_core::precond::SubdomainFactors;
+use krylith_core::space::Clock;
 use krylith_core::{Error, Precision, Result};
 pub(crate) use krylith_model::spmv::OURS;
 use std::borrow::Cow;
@@ -79,9 +83,13 @@ pub(crate) type Shared<S> = Box<dyn LinearOperator<S>>;
 
 /// Devices that work together, one per rank.
 pub(crate) trait Ground: Sync {
-    type Space: PointBlockSum + SharedRows + 'static;
+    type Space: PointBlockSum + SharedRows + SubdomainFactors + 'static;
     type One: One;
     fn ranks(&self) -> usize;
+    /// Returns how the ranks run.
+    fn launch(&self) -> &Launch;
+    /// Switches Krylith's timing by phase on or off.
+    fn keep_time(space: &Self::Space, on: bool);
     /// Returns the first device, with its baselines.
     fn one(&self) -> Result<Self::One>;
     /// Creates vectors on this rank alone.
@@ -94,16 +102,7 @@ pub(crate) trait Ground: Sync {
     /// # Errors
     /// Returns an error if memory is not sufficient.
     fn parts(&self, case: &Case) -> Result<(Vec<Piece>, f64)> {
-        let begin = Instant::now();
-        let terms = Terms::csr(&case.a)?;
-        let partition = Partitioner::Nonzeros.partition(&terms, None, self.ranks())?;
-        let pieces = split(&terms, &partition)?.into_iter().map(|part| Piece {
-            rows: Own::Run(
-                part.rows.first().map_or(0..0, |&first| first as usize..first as usize + part.halo.own),
-            ),
-            terms: part.terms,
-        });
-        Ok((pieces.collect(), begin.elapsed().as_secs_f64()))
+        runs_on_host(case, self.ranks())
     }
     /// Returns the same for parts of the graph.
     ///
@@ -144,13 +143,34 @@ pub(crate) trait Ground: Sync {
     fn pcsr(&self, case: &Case, samples: usize) -> Result<(f64, Vec<f64>, Vec<f64>)>;
 }
 
-/// The threads of this process as several ranks.
-pub(super) struct Threads {
+/// Cuts contiguous rows with equal nonzeros on the host, and returns the seconds.
+pub(crate) fn runs_on_host(case: &Case, ranks: usize) -> Result<(Vec<Piece>, f64)> {
+    let begin = Instant::now();
+    let terms = Terms::csr(&case.a)?;
+    let partition = Partitioner::Nonzeros.partition(&terms, None, ranks)?;
+    let pieces = split(&terms, &partition)?.into_iter().map(|part| Piece {
+        rows: Own::Run(
+            part.rows.first().map_or(0..0, |&first| first as usize..first as usize + part.halo.own),
+        ),
+        terms: part.terms,
+    });
+    Ok((pieces.collect(), begin.elapsed().as_secs_f64()))
+}
+
+/// The cores of this machine, shared by several ranks.
+pub(crate) struct Threads {
+    /// Threads of all ranks together; 0 means all cores.
     pub threads: usize,
     pub ranks: usize,
+    pub launch: Launch,
 }
 
 impl Threads {
+    /// Returns the ground of processes, each with the threads that the options give it.
+    pub fn processes(options: &Asked) -> Self {
+        let (launch, ranks) = (options.launch.clone(), options.launch.size());
+        Self { threads: options.threads * ranks, ranks, launch }
+    }
     fn all(&self) -> usize {
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         if self.threads == 0 { cores } else { self.threads }
@@ -166,8 +186,16 @@ impl Ground for Threads {
     fn ranks(&self) -> usize {
         self.ranks
     }
+    fn launch(&self) -> &Launch {
+        &self.launch
+    }
+    fn keep_time(space: &Cpu, _: bool) {
+        space.take_phases(); // a CPU always measures phases; discard earlier ones
+    }
     fn one(&self) -> Result<CpuPlatform> {
-        Ok(CpuPlatform::new(self.threads))
+        // The device of a rank that is a process is its share of the cores.
+        let ranks = if self.launch.comm().is_some() { self.ranks } else { 1 };
+        Ok(CpuPlatform::new(self.threads / ranks))
     }
     fn alone(&self, _: usize, len: usize) -> Result<Cpu> {
         Ok(Cpu::with_pool(len, self.pool()))

@@ -1,7 +1,8 @@
 //! The experiments of "Optimization of Large-Scale Sparse Matrix-Vector Multiplication on Multi-GPU Systems"
 //! (Gao, Ji and Wang 2024) on its 24 matrices (its Figs. 6 to 17 and Tables 2 to 4). They compare products on
 //! one device with published ones, and every way to distribute products over several devices. They also
-//! contain the paper's sweep of parameters, and conjugate gradients.
+//! contain the paper's sweep of parameters, and conjugate gradients. Processes of a launcher measure products
+//! and conjugate gradients with halos.
 //!
 //! Each matrix has its own process, so a crash affects only one, and its results are kept: an interrupted run
 //! continues where it stopped. Results are compared with compensated sums on the host before a time is kept.
@@ -22,7 +23,9 @@ use crate::options::{self, Asked, DeviceChoice};
 use crate::publish::Report;
 use krylith_core::{Error, Result};
 
-pub(crate) use ground::{CUSPARSE, Given, Ground, One, Own, Piece, VECTOR};
+#[cfg(feature = "cuda")]
+pub(crate) use ground::{CUSPARSE, Given, One, Own, Piece, VECTOR, runs_on_host};
+pub(crate) use ground::{Ground, Threads};
 #[cfg(feature = "cuda")]
 pub(crate) use matrix::Case;
 #[cfg(feature = "cuda")]
@@ -56,11 +59,15 @@ impl<'a> Plan<'a> {
     fn new(options: &'a Asked) -> Result<Self> {
         Ok(Self {
             options,
-            parts: Part::named("--parts", &options.parts)?,
+            parts: options.launch.parts(
+                Part::named("--parts", &options.parts)?,
+                &options.parts,
+                &[("multi", Part::Multi), ("cg", Part::Cg)],
+            )?,
             scale: options.scale(1.0 / 256.0),
             repetitions: options.rounds.unwrap_or(20),
             iterations: options.iterations.unwrap_or(options.pick(1000, 50)),
-            ranks: options.ranks.unwrap_or(2),
+            ranks: options.launch.comm().map_or(options.ranks.unwrap_or(2), |comm| comm.size()),
         })
     }
 }

@@ -7,7 +7,7 @@ use super::ground::{Ground, Own, Piece};
 use super::matrix::Case;
 use super::single::{MOST, TRIAL, products};
 use crate::samples::{Samples, repeated, together};
-use krylith_core::comm::{Communicator, Team};
+use krylith_core::comm::{Communicator, Team, agree, gather, largest};
 use krylith_core::matrix::Csr;
 use krylith_core::operator::{Gathered, LinearOperator, PointBlock, Replicated, SharedRows};
 pub(super) use krylith_core::partition::replicated::Mode;
@@ -62,9 +62,10 @@ impl Way {
 }
 
 /// Returns the paper's modes with the parameters of its Table 3, and Krylith's.
-pub(super) fn ways(case: &Case, ranks: usize) -> Vec<Way> {
-    // One device alone has its own part of the suite.
-    let modes = Mode::candidates(case.shape.mean(), ranks).into_iter().filter(|mode| *mode != Mode::Alone);
+pub(super) fn ways<G: Ground>(case: &Case, ground: &G) -> Vec<Way> {
+    // One device alone has its own part of the suite. Vectors are replicated only within a process.
+    let shared = |mode: &Mode| *mode != Mode::Alone && ground.launch().comm().is_none();
+    let modes = Mode::candidates(case.shape.mean(), ground.ranks()).into_iter().filter(shared);
     let mut all: Vec<Way> = modes.map(Way::Replicated).collect();
     all.push(Way::Halo);
     all.extend(has_thin_cuts(case).then_some(Way::Graph));
@@ -100,12 +101,16 @@ pub(super) fn measure<G: Ground>(
         Ok(held) => held,
         Err(e) => return vec![Row::failed(HALO, e)],
     };
-    let baselines = ground.vector_modes().then(|| vector_ways(case, ground.ranks()));
-    for way in ways(case, ground.ranks()).into_iter().chain(baselines.into_iter().flatten()) {
+    let processes = ground.launch().comm().is_some();
+    let baselines = (ground.vector_modes() && !processes).then(|| vector_ways(case, ground.ranks()));
+    for way in ways(case, ground).into_iter().chain(baselines.into_iter().flatten()) {
         progress(&format!("{}: {} on {} ranks", case.name, way.name(), ground.ranks()));
         rows.push(row(ground, case, &held, &way, plan));
     }
     drop(held);
+    if processes {
+        return rows;
+    }
     let nz = Mode::Nz.to_string();
     if let Some(row) = rows.iter_mut().find(|r| r.name == nz && r.failure.is_none()) {
         row.kernel = kernels(ground, case).ok();
@@ -130,37 +135,34 @@ fn row<G: Ground>(ground: &G, case: &Case, held: &Csr, way: &Way, plan: &Plan) -
     let done = on_ranks(ground, (case, held), way, &cut.0, |space, comm, operator, own, setup| {
         timed(space, comm, operator, (case, own), setup, samples)
     });
-    let all = match done {
-        Ok(all) => all,
+    // Every rank has the maximum over all ranks.
+    let measured = match done {
+        Ok(measured) => measured,
         Err(e) => return Row::failed(&name, e),
     };
     let mut row = Row { name, ranks: ground.ranks(), ..Row::default() };
-    row.setup = cut.1 + all.iter().map(|r| r.setup).fold(0.0, f64::max);
-    for one in &all {
-        match &one.check {
-            Ok(error) => row.error = row.error.max(*error),
-            Err(why) => (row.failure, row.wrong) = (Some(why.clone()), true),
+    row.setup = cut.1 + measured.setup;
+    match measured.check {
+        Ok(error) => {
+            let (trial, rest) = measured.samples.split_at(TRIAL);
+            (row.error, row.trial, row.samples) = (error, Samples(trial.to_vec()).median(), rest.to_vec());
         }
-    }
-    if !row.wrong {
-        // Every rank has the maximum over all ranks.
-        let (trial, rest) = all[0].samples.split_at(TRIAL);
-        (row.trial, row.samples) = (Samples(trial.to_vec()).median(), rest.to_vec());
+        Err(why) => (row.failure, row.wrong) = (Some(why), true),
     }
     row
 }
 
 /// Runs a function on every rank, with its space, its operator, its rows and the seconds to create the
-/// operator.
+/// operator. Returns the result of one rank.
 pub(super) fn on_ranks<G: Ground, T: Send>(
     ground: &G,
     (case, held): (&Case, &Csr),
     way: &Way,
     parts: &[Piece],
     work: impl Fn(&G::Space, &dyn Communicator, &dyn LinearOperator<G::Space>, &Own, f64) -> Result<T> + Sync,
-) -> Result<Vec<T>> {
-    Team::run(ground.ranks(), |comm| {
-        let (comm, rank): (Arc<dyn Communicator>, usize) = (comm.clone(), comm.rank());
+) -> Result<T> {
+    ground.launch().run(ground.ranks(), |comm| {
+        let rank = comm.rank();
         if let Way::Replicated(mode) = way {
             let space = ground.alone(rank, case.rows())?;
             let operator = Replicated::new(&space, &comm, held, *mode)?;
@@ -177,7 +179,7 @@ pub(super) fn on_ranks<G: Ground, T: Send>(
         let part = &parts[rank];
         let space = ground.joined(&comm, part.rows.len())?;
         // The first one compiles kernels, which is a cost per machine.
-        drop(PointBlock::new(&space, &part.terms, Precision::F64, false)?);
+        drop(agree(&*comm, PointBlock::new(&space, &part.terms, Precision::F64, false))?);
         meet(&space, &*comm)?;
         let begin = Instant::now();
         let operator = PointBlock::new(&space, &part.terms, Precision::F64, false)?;
@@ -203,12 +205,24 @@ fn timed<S: Space>(
     let (mut x, mut y) = (space.vector()?, space.vector()?);
     space.write(&own.of(&case.x), &mut x)?;
     operator.apply(space, &x, &mut y)?;
-    let check = case.check(own, &crate::platform::read(space, &y)?);
+    let check = common(comm, case.check(own, &crate::platform::read(space, &y)?))?;
+    let setup = largest(comm, setup)?;
     let mut take = |inner: usize| seconds_of(space, comm, operator, &x, &mut y, inner);
     // Waiting for a device takes as long as a short product, so its share is smaller in a longer sample.
     let inner = products(take(2)? / 3.0).min(MOST);
     let samples = (0..samples).map(|_| take(inner)).collect::<Result<_>>()?;
     Ok(Measured { setup, samples, check })
+}
+
+/// Returns the largest error of all ranks, or the reason of one that failed. Collective.
+fn common(
+    comm: &dyn Communicator,
+    own: std::result::Result<f64, String>,
+) -> Result<std::result::Result<f64, String>> {
+    let error = largest(comm, own.as_ref().copied().unwrap_or(0.0))?;
+    let why = gather(comm, own.err().unwrap_or_default().as_bytes())?;
+    let why = why.iter().find(|text| !text.is_empty()).map(|text| String::from_utf8_lossy(text).into_owned());
+    Ok(why.map_or(Ok(error), Err))
 }
 
 /// Returns the seconds of one of `inner` consecutive products on the slowest rank.

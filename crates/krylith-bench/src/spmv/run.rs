@@ -70,7 +70,9 @@ fn key(plan: &Plan) -> String {
 
 fn one(name: &str, key: &str, plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<Found> {
     let path = plan.options.out.as_ref().map(|folder| raw(folder, name, plan));
-    if let Some(found) = path.as_ref().and_then(|path| kept(path, key)) {
+    // Only one of several processes has the folder, and all must measure the same.
+    let alone = plan.options.launch.comm().is_none();
+    if let Some(found) = path.as_ref().filter(|_| alone).and_then(|path| kept(path, key)) {
         progress(&format!("{name}: kept from an earlier run"));
         return Ok(found);
     }
@@ -140,9 +142,14 @@ fn child(program: &Path, name: &str, plan: &Plan) -> std::result::Result<std::pr
 
 /// Measures a matrix in this process.
 fn here(name: &str, plan: &Plan, progress: &mut dyn FnMut(&str)) -> Result<Found> {
-    match &plan.options.device {
+    let options = plan.options;
+    if options.launch.comm().is_some() {
+        return crate::options::on_processes!(options, |ground| on(ground, name, plan, progress));
+    }
+    match &options.device {
         DeviceChoice::Cpu => {
-            on(&Threads { threads: plan.options.threads, ranks: plan.ranks }, name, plan, progress)
+            let (threads, launch) = (options.threads, options.launch.clone());
+            on(&Threads { threads, ranks: plan.ranks, launch }, name, plan, progress)
         }
         #[cfg(feature = "cuda")]
         DeviceChoice::Cuda(gpus) => on(&crate::cuda::ground::Gpus::open(gpus)?, name, plan, progress),
@@ -171,7 +178,8 @@ fn on<G: Ground>(ground: &G, name: &str, plan: &Plan, progress: &mut dyn FnMut(&
     {
         let one = ground.one()?;
         let (of, bandwidth) = one.bandwidth()?;
-        (found.device, found.bandwidth) = (one.describe(), (of.into(), bandwidth));
+        found.device = ground.launch().describe(one.describe());
+        found.bandwidth = (of.into(), bandwidth);
         if plan.parts.contains(&Part::Single) {
             found.single = single::measure(&one, &case, plan, progress)?;
         }

@@ -10,18 +10,16 @@ use super::machine::{How, Product, Sums, VendorMachine};
 use super::products::CuSolver;
 use crate::multi::crew::Crew;
 use crate::multi::{Job, Session};
-use crate::textbook::{Ours, Textbook, Timer};
+use crate::textbook::{Ours, Textbook, together};
 use direct::{NcclProduct, OkpProduct};
 use host::{Board, HostProduct, Staging};
-use krylith_core::comm::{Communicator, TeamRank};
+use krylith_core::comm::Communicator;
 use krylith_core::device::cuda::{Cuda, Device, Fabric, Transport};
 use krylith_core::method::GmresOptions;
-use krylith_core::space::Space;
 use krylith_core::{Error, Result};
 use rank::Rank;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 
 /// A baseline solver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,19 +107,6 @@ impl Baseline {
     }
 }
 
-/// Returns the seconds of work that all ranks begin together; otherwise waiting for others at the start would
-/// count.
-fn together(comm: Arc<TeamRank>, wait: impl Fn() -> Result<()> + 'static) -> Timer<'static> {
-    Box::new(move |work| {
-        wait()?;
-        comm.sum(&mut [])?;
-        let begin = Instant::now();
-        work()?;
-        wait()?;
-        Ok(begin.elapsed().as_secs_f64())
-    })
-}
-
 /// Sets up Krylith's GMRES on the job's GPUs; `dense` ignores structure inside the blocks.
 ///
 /// # Errors
@@ -132,9 +117,7 @@ pub(crate) fn ours(job: &Job, dense: bool) -> Result<Box<dyn Session>> {
         let (comm, device): (Arc<dyn Communicator>, _) = (place.comm.clone(), Device::open(gpu)?);
         let fabric = Fabric::new(&device, &comm, Transport::Auto)?;
         let space = Rc::new(Cuda::distributed(&fabric, rhs.len())?);
-        let own = space.clone();
-        let time = together(place.comm.clone(), move || own.wait());
         let terms = &parts[comm.rank()].terms;
-        Ours::new(&space, (terms, rhs), dense, options, time, Cuda::keep_time)
+        Ours::on_rank(&space, &comm, (terms, rhs), dense, options, Cuda::keep_time)
     })
 }

@@ -13,8 +13,9 @@ use super::ildu0::seconds;
 use super::kernels::Arg;
 use super::products::OnDevice;
 use super::vendor::Vendor;
+use crate::launch::Launch;
 use crate::platform::{Apply, OnSpace};
-use crate::spmv::{CUSPARSE, Case, Given, Ground, One, Own, Piece, VECTOR, rows_of};
+use crate::spmv::{CUSPARSE, Case, Given, Ground, One, Own, Piece, VECTOR, rows_of, runs_on_host};
 use cudarc::cusparse::sys::cusparseSpMVAlg_t as Algorithm;
 use krylith_core::comm::Communicator;
 use krylith_core::device::cuda::{Buffer, Cuda, Fabric, Transport, split_runs};
@@ -35,6 +36,12 @@ impl Ground for Gpus {
     fn ranks(&self) -> usize {
         self.devices.len()
     }
+    fn launch(&self) -> &Launch {
+        &self.launch
+    }
+    fn keep_time(space: &Cuda, on: bool) {
+        space.keep_time(on);
+    }
     fn one(&self) -> Result<CudaPlatform> {
         CudaPlatform::open(self.ordinals[0])
     }
@@ -45,6 +52,9 @@ impl Ground for Gpus {
         Cuda::distributed(&Fabric::new(&self.devices[comm.rank()], comm, Transport::Auto)?, len)
     }
     fn parts(&self, case: &Case) -> Result<(Vec<Piece>, f64)> {
+        if self.launch.comm().is_some() {
+            return runs_on_host(case, self.ranks());
+        }
         let begin = Instant::now();
         let runs = rows_of(&case.a, self.ranks())?;
         let parts = split_runs(&Terms::csr(&case.a)?, &runs, &self.ordinals)?;
