@@ -7,7 +7,7 @@ use clap::{CommandFactory, FromArgMatches};
 use krylith_bench::{Asked, DeviceChoice, Launch, Report};
 use krylith_cli::failure::{self, DONE, Failure, Result};
 use krylith_cli::{files, output, ranks, term};
-use krylith_core::DeviceSpec;
+use krylith_core::{DeviceSpec, Error};
 use krylith_model::Machine;
 use krylith_report::process::Memory;
 use std::process::ExitCode;
@@ -59,11 +59,11 @@ fn bench(args: BenchArgs) -> Result<u8> {
             eprint!("{}", term::fit(&(line + "\n"), term::columns_of_errors()));
         }
     });
-    let report = match done.map_err(Failure::from) {
-        // The other ranks may wait for this one in the middle of the suite, so its failure ends the job.
-        Err(failure) if failure.code != failure::USAGE => return Err(failure),
-        done => ranks::together(done)?,
-    };
+    // Only wrong options are wrong on all ranks. Otherwise the others may wait for this rank in the middle of
+    // the suite, so its failure ends the job.
+    let ends = done.as_ref().is_err_and(|e| matches!(e, Error::Io { .. }) || e.exit_code() != failure::USAGE);
+    let done = done.map_err(Failure::from);
+    let report = if ends { done? } else { ranks::together(done)? };
     finish(suite, &report)
 }
 
@@ -77,6 +77,9 @@ fn asked(args: BenchArgs) -> Result<Asked> {
     let network = args.network.as_deref().map(Machine::open).transpose()?;
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     let several = ranks::comm().size() > 1;
+    if let Some(folder) = args.out.as_ref().filter(|_| several && output::speaks()) {
+        std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
+    }
     let (device, launch) = match several {
         true => processes(args.device)?,
         false => (device(args.suite, args.device)?, Launch::default()),

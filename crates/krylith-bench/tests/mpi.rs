@@ -98,11 +98,13 @@ fn suites_of_solvers_measure_all_ranks() {
 
 fn what_ranks_cannot_run_is_refused_once() {
     let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("file"), "").unwrap();
     for launcher in launchers::all() {
         for (line, word) in [
             ("answer --device cpu", "single process"),
             ("cbcg --device cpu --parts kernels", "--parts kernels"),
             ("okp --device cpu --scale 0", "positive"),
+            ("okp --device cpu --out file", "file"),
         ] {
             let (code, _, err) = run(&launcher, folder.path(), 2, line);
             assert_ne!(code, 0, "{line}: {err}");
