@@ -13,7 +13,7 @@
 //! To add a suite, read its options from [`Asked`], make its tables and pages with `publish`, and list it in
 //! `SUITES` of `xtask/src/bench.rs`. Baselines of a GPU's libraries are in `cuda/`: matrices and vectors in
 //! `products.rs`, calls of cuSPARSE in `calls.rs`, kernels in `kernels.rs`. `platform.rs` lists what a suite
-//! needs from a device.
+//! needs from a device. Ranks run by [`Launch`], as threads of this process or as processes of a launcher.
 
 pub mod answer;
 pub mod cbcg;

@@ -50,7 +50,7 @@ impl How {
     }
 
     /// Returns the bytes that the kernels of one step read and write, if no cache holds anything.
-    fn traffic(self, n: usize, columns: usize) -> u64 {
+    pub fn traffic(self, n: usize, columns: usize) -> u64 {
         let vectors = match self {
             // Per column a dot and an axpy; then norm and scaling, as for all.
             How::Mgs => 5 * columns + 3,

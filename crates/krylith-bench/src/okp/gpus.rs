@@ -3,6 +3,7 @@
 //! paper's size per GPU.
 
 use super::gpus_report::{Experiment, Findings, Run, make};
+use super::orthogonalization::{delayed_bytes, mean_traffic};
 use super::solve::{Entry, Rounds, measure};
 use super::{RESTART, Series, TIMED};
 use crate::cuda::CudaPlatform;
@@ -12,7 +13,7 @@ use crate::options::{Asked, apart, counts};
 use crate::platform::Platform;
 use crate::publish::{Report, meta, sizes};
 use crate::systems::{self, Case, PAPER};
-use krylith_core::{Error, Result};
+use krylith_core::{Error, Precision, Result};
 use serde_json::json;
 
 struct Plan {
@@ -27,7 +28,9 @@ pub(super) fn run(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report> {
     apart(gpus)?;
-    let describe = CudaPlatform::open(gpus[0])?.describe();
+    let one = CudaPlatform::open(gpus[0])?;
+    let (describe, (_, bandwidth)) = (one.describe(), one.bandwidth()?);
+    drop(one);
     let nccl = krylith_core::device::cuda::nccl_version();
     let solves = options.solves.unwrap_or(20);
     let plan = Plan { solves, iterations: options.iterations.unwrap_or(300) };
@@ -38,7 +41,7 @@ pub(super) fn run(
         "iterations_of_other_sizes": short.iterations, "restart": RESTART, "timed_solves": TIMED,
     });
     let mut meta = meta("okp", &options.command, describe, more);
-    meta["place"] = json!(options.launch.place());
+    (meta["place"], meta["bandwidth"]) = (json!(options.launch.place()), json!(bandwidth));
     let nodes = systems::scaled(PAPER, options.scale.unwrap_or(1.0));
     let mut found = Findings::default();
     if let Err(e) = nccl {
@@ -110,11 +113,16 @@ fn solvers(
 ) -> Result<Run> {
     let parts = share::cut(&case.kronecker, gpus.len())?;
     let job = Job { case, gpus, parts: &parts, restart: RESTART, iterations: plan.iterations };
-    let new = |name: String, ours, session| Entry { name, ours, exact: true, session };
-    let baselines = Baseline::ALL.into_iter().map(|one| new(one.name(), false, one.open(&job)));
+    let new = |name: String, ours, traffic, session| Entry { name, ours, exact: true, traffic, session };
+    let run = case.kronecker.block() * case.kronecker.stages();
+    let longest = parts.iter().map(|part| part.halo.own * run).max().unwrap_or(0);
+    let delayed = mean_traffic(|columns| delayed_bytes(Precision::F64, longest, columns));
+    let theirs = |one: Baseline| mean_traffic(|columns| one.traffic(longest, columns));
+    let baselines = Baseline::ALL.into_iter().map(|one| new(one.name(), false, theirs(one), one.open(&job)));
     let own = [("Krylith, dense blocks", true), ("Krylith, structured blocks", false)];
     let mut entries = Vec::new();
-    for entry in baselines.chain(own.map(|(name, dense)| new(name.into(), true, ours(&job, dense)))) {
+    for entry in baselines.chain(own.map(|(name, dense)| new(name.into(), true, delayed, ours(&job, dense))))
+    {
         match &entry.session {
             Err(Error::Unsupported(why)) => {
                 notes.push(format!("{}, {} GPUs: not available: {why}", entry.name, gpus.len()));

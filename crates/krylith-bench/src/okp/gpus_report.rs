@@ -2,7 +2,7 @@
 
 use super::solve::Row;
 use crate::publish::{Pages, Report, error, facts, number, outcome, percent, ranks_of};
-use crate::textbook::Times;
+use crate::textbook::{Part, Times};
 use krylith_plot::html::Table;
 use krylith_plot::svg;
 use serde_json::{Value, json};
@@ -58,10 +58,10 @@ fn base(e: &Experiment) -> &str {
 
 pub(super) fn make(found: &Findings, mut meta: Value) -> Report {
     let mut pages = Pages::default();
-    let unit = ranks_of(&meta);
+    let (unit, bandwidth) = (ranks_of(&meta), meta["bandwidth"].as_f64().unwrap_or(f64::NAN));
     for e in &found.experiments {
         pages.fail("", rows(e).map(|(_, row)| &row.check));
-        pages.tables.push(times(e, unit));
+        pages.tables.push(times(e, unit, bandwidth));
         // One solver has nothing to be compared with.
         pages.tables.extend(Some(speedups(e)).filter(|table| !table.rows.is_empty()));
         pictures(e, &mut pages);
@@ -85,16 +85,22 @@ pub(super) fn make(found: &Findings, mut meta: Value) -> Report {
     );
     let mut facts = facts(&meta, &first, vec![how]);
     facts.extend(found.notes.iter().cloned());
-    meta["experiments"] = found.experiments.iter().map(values).collect();
+    meta["experiments"] = found.experiments.iter().map(|e| values(e, bandwidth)).collect();
     meta["notes"] = json!(found.notes);
     pages.report("GMRES(30) on several GPUs", facts, meta)
 }
 
-fn times(e: &Experiment, unit: &str) -> Table {
+/// Returns the share of the bandwidth that the passes of the orthogonalisation reach, with sums over ranks.
+fn share(row: &Row, bandwidth: f64) -> f64 {
+    let share = row.traffic / parts(row)[Part::Orthogonalization as usize] / bandwidth;
+    if row.traffic > 0.0 { share } else { f64::NAN }
+}
+
+fn times(e: &Experiment, unit: &str, bandwidth: f64) -> Table {
     let over = format!("× {}", base(e));
     let mut header = vec!["", unit, "µs an iteration (T_all)", &over, "efficiency"];
     header.extend(Times::NAMES);
-    header.extend(["residual", "differs over cycle 1"]);
+    header.extend(["T_Gn: its passes, share of bandwidth", "residual", "differs over cycle 1"]);
     let mut out = Table::new(format!("{}: µs an iteration", e.title), &header);
     for (run, row) in rows(e) {
         let mut line = vec![row.name.clone(), run.gpus.to_string()];
@@ -106,6 +112,7 @@ fn times(e: &Experiment, unit: &str) -> Table {
             line.push(number(run.rows[0].iteration() / row.iteration(), 2));
             line.push(percent(efficiency(e, run, row), 0));
             line.extend(parts(row).map(|t| number(1e6 * t, 1)));
+            line.push(percent(share(row, bandwidth), 1));
             line.extend([error(&row.check, 2), format!("{:.0e}", row.agreement)]);
         }
         out.rows.push(line);
@@ -166,7 +173,7 @@ fn pictures(e: &Experiment, pages: &mut Pages) {
     over("speed-up over one GPU", &|p, name| work(p) * of(&e.runs, 1, name) / of(&e.runs, p, name));
 }
 
-fn values(e: &Experiment) -> Value {
+fn values(e: &Experiment, bandwidth: f64) -> Value {
     let one = |run: &Run, row: &Row| {
         json!({
             "name": row.name, "check": outcome(&row.check), "iterations": row.iterations(),
@@ -174,6 +181,7 @@ fn values(e: &Experiment) -> Value {
             "speedup": run.rows[0].iteration() / row.iteration(), "efficiency": efficiency(e, run, row),
             "parts": Times::NAMES, "seconds_per_iteration_by_part": parts(row),
             "seconds_per_solve_by_part": row.times.iter().map(|t| t.0).collect::<Vec<_>>(),
+            "orthogonalization_bytes": row.traffic, "orthogonalization_share": share(row, bandwidth),
             "residuals": row.residuals, "first_cycle_difference": row.agreement,
         })
     };
@@ -194,6 +202,7 @@ mod tests {
         Row {
             name: name.into(),
             ours: false,
+            traffic: 8e9,
             outcome: "",
             samples: Samples(if timed { vec![10.0 * seconds; 3] } else { Vec::new() }),
             times: if timed {
@@ -220,11 +229,13 @@ mod tests {
         };
         let new = |weak| Experiment { title: "T".into(), weak, runs: vec![run(1, 1.0), run(2, 0.8)] };
         let found = Findings { experiments: vec![new(false), new(true)], notes: vec!["a note".into()] };
-        let made = make(&found, json!({ "device": { "name": "GPU" }, "gpus": [0, 1] }));
+        let made = make(&found, json!({ "device": { "name": "GPU" }, "gpus": [0, 1], "bandwidth": 4e9 }));
         assert_eq!(made.failures, ["bad is wrong"]);
         let rows = |i: usize| made.json["experiments"][i]["runs"][1]["rows"].clone();
         assert_eq!(rows(0)[1]["speedup"], 4.0);
         assert!((rows(0)[1]["efficiency"].as_f64().unwrap() - 0.625).abs() < 1e-12);
+        // 8 GB in ten iterations of 0.08 s.
+        assert!((rows(0)[1]["orthogonalization_share"].as_f64().unwrap() - 25.0).abs() < 1e-9);
         assert!((rows(1)[1]["efficiency"].as_f64().unwrap() - 1.25).abs() < 1e-12);
         assert!(made.tables.contains("WRONG") && made.tables.contains("a note"));
         svg::assert_well_formed(&made.html);

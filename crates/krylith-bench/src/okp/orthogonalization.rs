@@ -1,6 +1,6 @@
 //! Time of one orthogonalisation against a basis of fixed size.
 
-use super::Plan;
+use super::{Plan, RESTART};
 use crate::platform::{Orthogonalizer, Platform, STEPS};
 use crate::publish::Check;
 use crate::samples::{Samples, in_turn_of};
@@ -130,6 +130,17 @@ impl<S: Space> Orthogonalizer for Delayed<'_, S> {
     }
 }
 
+/// Returns the bytes of a step of Krylith's delayed Gram–Schmidt: the basis once; w and z read; a column and
+/// w written.
+pub(super) fn delayed_bytes(precision: Precision, len: usize, columns: usize) -> u64 {
+    (precision.bytes() * len * (columns + 1) + 24 * len) as u64
+}
+
+/// Returns the mean bytes of a step over a cycle, whose steps have 1, 2, … columns.
+pub(super) fn mean_traffic(of: impl Fn(usize) -> u64) -> f64 {
+    (1..=RESTART).map(|columns| of(columns) as f64).sum::<f64>() / RESTART as f64
+}
+
 /// Checks and times every implementation at one size of basis.
 pub(super) fn measure<P: Platform>(p: &P, len: usize, columns: usize, plan: &Plan) -> Result<Vec<Row>> {
     let space = p.space(len)?;
@@ -139,8 +150,7 @@ pub(super) fn measure<P: Platform>(p: &P, len: usize, columns: usize, plan: &Pla
     for precision in [Precision::F64, Precision::F32] {
         for record in if p.records() { vec![true, false] } else { vec![true] } {
             all.push(Box::new(Delayed::new(&space, columns, precision, record, p.records())?));
-            // Basis once; w and z read; a column and w written.
-            bytes.push((precision.bytes() * len * (columns + 1) + 24 * len) as u64);
+            bytes.push(delayed_bytes(precision, len, columns));
         }
     }
     let mut rows: Vec<Row> = Vec::new();

@@ -2,6 +2,7 @@
 //! several GPUs of one process. The baselines need the memory of one process, so they are left out.
 
 use super::gpus_report::{Experiment, Findings, Run, make};
+use super::orthogonalization::{delayed_bytes, mean_traffic};
 use super::solve::{Entry, Rounds, measure};
 use super::{RESTART, Series, TIMED};
 use crate::launch::whole;
@@ -15,7 +16,7 @@ use crate::textbook::{Ours, Session, Solve, Times};
 use krylith_core::comm::{Communicator, agree, gather};
 use krylith_core::method::GmresOptions;
 use krylith_core::partition::Part;
-use krylith_core::{Error, Result};
+use krylith_core::{Error, Precision, Result};
 use serde_json::json;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -30,12 +31,13 @@ pub(super) fn run<G: Ground + 'static>(
 ) -> Result<Report> {
     let (one, ranks) = (ground.one()?, ground.ranks());
     let (describe, structures) = (ground.launch().describe(one.describe()), one.structures());
+    let (_, bandwidth) = one.bandwidth()?;
     drop(one);
     let rounds = Rounds { warm: 1, solves: options.solves.unwrap_or(options.pick(20, 3)), timed: TIMED };
     let iterations = options.iterations.unwrap_or(options.pick(300, 60));
     let short = options.iterations.unwrap_or(2 * RESTART);
     let more = json!({
-        "gpus": ranks, "nccl": null, "place": ground.launch().place(), "solves": rounds.solves,
+        "gpus": ranks, "nccl": null, "place": ground.launch().place(), "bandwidth": bandwidth, "solves": rounds.solves,
         "iterations": iterations, "iterations_of_other_sizes": short, "restart": RESTART,
         "timed_solves": TIMED,
     });
@@ -51,11 +53,14 @@ pub(super) fn run<G: Ground + 'static>(
         progress(&format!("{title}, {} nodes on {ranks} ranks", sizes([x, y, z])));
         let case = systems::stokes([x, y, z])?;
         let parts = share::cut(&case.kronecker, ranks)?;
+        let run = case.kronecker.block() * case.kronecker.stages();
+        let longest = parts.iter().map(|part| part.halo.own * run).max().unwrap_or(0);
+        let traffic = mean_traffic(|columns| delayed_bytes(Precision::F64, longest, columns));
         let mut entries = Vec::new();
         for (name, dense) in [("Krylith, dense blocks", true), ("Krylith, structured blocks", false)] {
             if dense || structures {
                 let session = member(ground, comm, &case, &parts[comm.rank()], (dense, iterations));
-                entries.push(Entry { name: name.into(), ours: true, exact: true, session });
+                entries.push(Entry { name: name.into(), ours: true, exact: true, traffic, session });
             }
         }
         let rows = measure(entries, &format!(" on {ranks} ranks"), &case, rounds, None)?;

@@ -16,6 +16,9 @@ use std::rc::Rc;
 pub(super) struct Row {
     pub name: String,
     pub ours: bool,
+    /// Bytes that the orthogonalisation of a rank reads and writes per iteration if no cache holds anything;
+    /// 0 if unknown.
+    pub traffic: f64,
     /// Seconds of whole solves without instrumentation, on the slowest rank.
     pub samples: Samples,
     /// Seconds of each part per solve, from separate instrumented solves; the largest over the ranks.
@@ -47,6 +50,7 @@ impl Row {
         Self {
             name: entry.name.clone(),
             ours: entry.ours,
+            traffic: entry.traffic,
             samples: Samples::default(),
             times: Vec::new(),
             residuals: Vec::new(),
@@ -63,6 +67,8 @@ pub(super) struct Entry<'a> {
     pub ours: bool,
     /// True if everything is in f64, so that its residuals must agree with the others'.
     pub exact: bool,
+    /// As in [`Row::traffic`].
+    pub traffic: f64,
     pub session: Result<Box<dyn Session + 'a>>,
 }
 
@@ -86,7 +92,7 @@ where
         let (name, norm) = (machine.name(), case.norm());
         let time = timer();
         let session = Textbook { machine, restart: RESTART, iterations: plan.iterations, norm, time };
-        Entry { name, ours: false, exact: true, session: Ok(Box::new(session)) }
+        Entry { name, ours: false, exact: true, traffic: 0.0, session: Ok(Box::new(session)) }
     };
     let mut all: Vec<Entry> = p.machines(k, rhs, RESTART)?.into_iter().map(textbook).collect();
     let (space, terms) = (Rc::new(p.space(k.rows())?), Terms::kronecker(k));
@@ -106,6 +112,7 @@ where
             name: format!("Krylith, {blocks} blocks{f32_basis}"),
             ours: true,
             exact: basis == Precision::F64,
+            traffic: 0.0,
             session: Ok(Box::new(session)),
         });
     }
@@ -152,7 +159,7 @@ pub(super) fn measure(
 
 /// Runs and checks the first solve. Its residuals become the reference if there is none yet.
 fn first(entry: &mut Entry, case: &Case, reference: &mut Option<Vec<f64>>) -> Result<Row> {
-    let Entry { name, ours, exact, session } = entry;
+    let Entry { name, ours, exact, traffic, session } = entry;
     let session = match session {
         Ok(session) => session,
         Err(e) => return Err(std::mem::replace(e, Error::invalid("it could not be made"))),
@@ -173,5 +180,6 @@ fn first(entry: &mut Entry, case: &Case, reference: &mut Option<Vec<f64>>) -> Re
         Ok(end)
     };
     let (samples, times) = (Samples::default(), Vec::new());
-    Ok(Row { name: name.clone(), ours: *ours, samples, times, residuals, outcome, agreement, check })
+    let (name, ours, traffic) = (name.clone(), *ours, *traffic);
+    Ok(Row { name, ours, traffic, samples, times, residuals, outcome, agreement, check })
 }

@@ -59,6 +59,11 @@ impl Baseline {
         }
     }
 
+    /// Returns the bytes of one orthogonalisation of `n` numbers against `columns` columns.
+    pub fn traffic(self, n: usize, columns: usize) -> u64 {
+        self.how().traffic(n, columns)
+    }
+
     fn how(self) -> How {
         match self {
             Self::CuSolver | Self::CuSolverPacked => How::Mgs,
