@@ -93,7 +93,7 @@ fn rank<G: Ground>(
     let Part { terms, rows, .. } = distribute(&*comm, made.rows)?;
     let layers = rows.len() / (x * y);
     let cut = Subdomains::boxes([x, y, layers], BOX);
-    let space = ground.joined(&comm, rhs.len())?;
+    let space = agreed(&*comm, ground.joined(&comm, rhs.len()))?;
     let a = agreed(&*comm, PointBlock::new(&space, &terms, Precision::F64, false))?;
     let ildu = agreed(&*comm, Ildu::new(&space, &terms, &cut, IlduOptions::default()))?;
     let mut bicgstab = Bicgstab::new(&space, BicgstabOptions::default())?;

@@ -87,7 +87,7 @@ fn member<G: Ground + 'static>(
     let (rows, run) = (part.rows[..part.halo.own].to_vec(), k.block() * k.stages());
     let first = rows.first().map_or(0, |&row| row as usize * run);
     let rhs = &case.rhs[first..first + rows.len() * run];
-    let space = Rc::new(ground.joined(comm, rhs.len())?);
+    let space = Rc::new(agree(&**comm, ground.joined(comm, rhs.len()))?);
     let options = (GmresOptions { restart: RESTART, ..GmresOptions::default() }, iterations);
     let inner = Ours::on_rank(&space, comm, (&part.terms, rhs), dense, options, G::keep_time);
     let inner = agree(&**comm, inner)?;

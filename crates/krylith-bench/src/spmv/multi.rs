@@ -181,14 +181,15 @@ pub(super) fn on_ranks<G: Ground, T: Send>(
             return work(&space, &*comm, &*operator, &Own::Run(0..case.rows()), setup);
         }
         let part = &parts[rank];
-        let space = ground.joined(&comm, part.rows.len())?;
+        let space = agree(&*comm, ground.joined(&comm, part.rows.len()))?;
         // The first one compiles kernels, which is a cost per machine.
         drop(agree(&*comm, PointBlock::new(&space, &part.terms, Precision::F64, false))?);
         meet(&space, &*comm)?;
         let begin = Instant::now();
-        let operator = PointBlock::new(&space, &part.terms, Precision::F64, false)?;
-        space.wait()?;
-        work(&space, &*comm, &operator, &part.rows, begin.elapsed().as_secs_f64())
+        let made = PointBlock::new(&space, &part.terms, Precision::F64, false);
+        let made = made.and_then(|operator| space.wait().map(|()| operator));
+        let setup = begin.elapsed().as_secs_f64();
+        work(&space, &*comm, &agree(&*comm, made)?, &part.rows, setup)
     })
 }
 
