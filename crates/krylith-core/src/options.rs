@@ -24,7 +24,7 @@ use crate::matrix::ZerosChoice;
 use crate::method::cbcg::MOST_STEPS;
 use crate::method::{CbcgBasis, CgForm, MethodName, MethodSpec, Orthogonalization, Reductions};
 use crate::names::{same, unknown};
-use crate::operator::Format;
+use crate::operator::{Format, ShareSpec};
 use crate::partition::{PartitionSpec, SubdomainSpec};
 use crate::precond::PrecondSpec;
 use crate::space::{Precision, Stop};
@@ -163,6 +163,16 @@ options! {
          `rows` is ranges of consecutive rows, equal in number. `nonzeros` is such ranges, equal in stored \
          blocks. `boxes` or `boxes:PxQxR` is boxes of a structured grid. `geometric` is boxes in space. `multilevel` and `graph` partition the graph of the matrix: \
          the first by Krylith itself, the second by METIS.";
+    share: ShareSpec = Text, "halo|auto|MODE", Machine, default
+        "`halo`, which was the fastest for most matrices on GPUs with NVLink",
+        "How several GPUs, or the ranks of `mpirun`, share products. With `halo`, vectors are \
+         distributed, and a product receives ghosts. In the other modes every rank holds whole vectors and \
+         receives whole results. `nz` computes a block of rows per rank, of equal nonzeros. `2nz` and `nz:K` \
+         send one of 2 or K blocks while they compute the next. `lra` and `lra:L` compute long rows last, \
+         where L is their share of the rows. `lra+rc` and `lra+rc:L/C` also compute a share C of the rows on \
+         every rank. `fused` stores results from the kernel into all GPUs. `alone` computes all rows on every \
+         rank. `auto` measures halos and these modes at set-up, and keeps the fastest. The preconditioner of \
+         a mode is `jacobi` or `none`.";
     memory_limit: u64 = Bytes, "BYTES", Machine, default "the free memory",
         "Limit of the memory that a solve may use on each device, such as `8GiB`. A solve that needs more \
          is refused.";

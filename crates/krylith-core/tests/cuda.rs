@@ -78,6 +78,7 @@ fn main() {
         each!(replicated::cuts_are_those_of_the_host),
         test("replicated::products_of_whole_vectors", |_| products_of_whole_vectors(), false),
         test("replicated::cg_of_whole_vectors", |_| cg_of_whole_vectors(), false),
+        test("replicated::solves_with_whole_vectors", |_| solves_with_whole_vectors(), false),
         each!(passes::passes_find_what_the_host_finds),
         each!(passes::random_numbers_are_those_of_the_host),
         test("passes_of_ranks", |_| passes_of_ranks(), false),

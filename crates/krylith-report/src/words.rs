@@ -260,8 +260,12 @@ pub fn description(solution: &Solution, options: &Options) -> Vec<String> {
         Format::DiaFull => ", products with all diagonals",
         Format::Csr | Format::Auto => "",
     };
+    let whole = match solution.share.as_deref() {
+        None | Some("halo") => String::new(),
+        Some(mode) => format!(", whole vectors on every rank by share={mode}"),
+    };
     let method = &solution.method;
-    let mut lines = vec![format!("{}, {}{stored}{by}{auto}", method.title(), method.description())];
+    let mut lines = vec![format!("{}, {}{stored}{by}{whole}{auto}", method.title(), method.description())];
     let info = &solution.precond;
     let reason = match (options.precond.as_ref(), info.reason.as_str()) {
         (None | Some(PrecondSpec::Auto), "") => " (auto)".into(),

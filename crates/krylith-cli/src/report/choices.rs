@@ -3,7 +3,7 @@
 use super::Choice;
 use krylith_core::matching::MatchingChoice;
 use krylith_core::method::MethodName;
-use krylith_core::operator::Format;
+use krylith_core::operator::{Format, ShareSpec};
 use krylith_core::partition::PartitionSpec;
 use krylith_core::precond::PrecondSpec;
 use krylith_core::solver::Solution;
@@ -38,6 +38,9 @@ pub fn automatic(solution: &Solution, given: &Options) -> Vec<Choice> {
     }
     if matches!(given.format, None | Some(Format::Auto)) && solution.format != Format::Auto {
         all.push(choice("format", solution.format.name(), None));
+    }
+    if let (Some(ShareSpec::Auto), Some(share)) = (given.share, &solution.share) {
+        all.push(choice("share", share.to_string(), None));
     }
     if given.equilibrate.is_none() {
         all.push(choice("equilibrate", solution.equilibrated.to_string(), None));

@@ -157,6 +157,9 @@ pub struct Run {
     /// The format of the matrix in products: `csr`, `dia`, `dia-full` or `blocks`.
     #[serde(default)]
     pub format: String,
+    /// How ranks shared products: `halo`, or a mode of `--share`. Only with several ranks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<String>,
 }
 /// The settings of the method.
 pub struct Parameters {

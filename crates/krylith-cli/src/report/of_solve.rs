@@ -85,6 +85,7 @@ pub fn report(done: &Finished, rhs: Option<&Rhs>) -> Report {
                 Format::Auto => "blocks".into(),
                 format => format.name().into(),
             },
+            share: solution.share.as_deref().map(Into::into),
         },
         method: solution.method.name().name().into(),
         parameters: Parameters {

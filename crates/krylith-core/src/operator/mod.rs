@@ -19,8 +19,10 @@ pub(crate) mod mixing;
 pub(crate) mod original;
 mod point_block;
 mod replicated;
+mod share;
 mod structure;
 mod term_values;
+mod whole_rows;
 
 pub use format::Format;
 #[cfg(feature = "cuda")]
@@ -32,9 +34,11 @@ pub use mixing::mixes_components;
 pub use original::OriginalSystem;
 pub use point_block::{PointBlock, PointBlockSum, Terms};
 pub use replicated::{Gathered, Replicated, SetupTimes, SharedRows};
+pub use share::ShareSpec;
 pub use structure::Structure;
 pub use term_values::TermValues;
 pub(crate) use term_values::{HostTerms, check_count};
+pub(crate) use whole_rows::{Collecting, WholeRows, whole_diagonal};
 
 use crate::Result;
 use crate::space::Space;

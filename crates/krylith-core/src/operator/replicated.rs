@@ -12,7 +12,7 @@
 //! gathered before the product begins.
 
 use super::cuts::{Cuts, Mode, Run};
-use super::{LinearOperator, check_lengths, fresh_key};
+use super::{LinearOperator, WholeRows, check_lengths, fresh_key};
 use crate::comm::{Communicator, agree, gather, largest};
 use crate::matrix::Csr;
 use crate::space::Space;
@@ -74,6 +74,13 @@ pub trait SharedRows: Space {
     /// # Errors
     /// Devices that cannot reach each other; a rank that has ended or failed.
     fn link(&self, comm: &Arc<dyn Communicator>) -> Result<Arc<Self::Links>>;
+    /// Waits for the device, and returns an error if it has waited in vain for another one.
+    ///
+    /// # Errors
+    /// The rank that was waited for, or is lost.
+    fn check_links(&self, _links: &Self::Links) -> Result<()> {
+        self.wait()
+    }
     /// Cuts the rows, on the host or on the device that stores the matrix.
     ///
     /// # Errors
@@ -255,6 +262,26 @@ impl<S: SharedRows> Replicated<S> {
             operator = operator.recut(space, a, modes[best])?;
         }
         Ok((operator, seconds))
+    }
+
+    /// Shares the rows of a matrix of which every rank has some rows. `links` are those of the ranks'
+    /// devices. Collective; every rank gets the same error.
+    pub(crate) fn of_rows(
+        space: &S,
+        comm: &Arc<dyn Communicator>,
+        links: &Arc<S::Links>,
+        rows: &WholeRows,
+        mode: Mode,
+    ) -> Result<Self> {
+        let begin = Instant::now();
+        let cuts = rows.cut(&mode, comm.size())?;
+        let cut = begin.elapsed().as_secs_f64();
+        let (own, local) = rows.place(&**comm, &cuts)?;
+        let product = space.share_rows(links, &own, &local, &mode)?;
+        agree(&**comm, space.wait())?;
+        let times = SetupTimes { join: 0.0, cut, place: begin.elapsed().as_secs_f64() - cut };
+        let (links, comm, rows) = (links.clone(), comm.clone(), rows.rows());
+        Ok(Self { links, comm, product, cuts, mode, rows, key: fresh_key(), times })
     }
 
     fn linked(

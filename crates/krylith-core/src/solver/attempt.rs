@@ -3,6 +3,8 @@
 
 mod engine;
 mod inconsistent;
+mod one;
+mod share;
 mod singular;
 mod stronger;
 mod update;
@@ -14,11 +16,11 @@ use super::build::operator;
 use super::crowded::Crowded;
 use super::diagnosis::Diagnosis;
 use super::fallbacks::{self, Attempt, Seen};
-use super::refine::{self, Parts, Passes, Vectors};
+use super::refine::{Passes, Vectors};
 use super::solution::{DeviceUsed, Event, EventKind, NEXT, Solution, copy_history};
 use super::watch::{Pace, Run, Watch};
 use super::{Refresh, SolverSpace};
-use crate::comm::agree;
+use crate::comm::{Communicator, agree};
 use crate::interrupt::{self, Bounds};
 use crate::matching::MatchingFound;
 use crate::memory::{Numbers, NumbersMut};
@@ -30,6 +32,7 @@ use crate::problem::LocalProblem;
 use crate::profile::{self, SetupPart, SetupParts};
 use crate::space::{History, Observer, Outcome, Precision, Stop};
 use crate::{Error, Result};
+use share::Sharing;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -44,6 +47,8 @@ struct Current<S: SolverSpace> {
     p: Boxed<S>,
     info: Arc<PrecondInfo>,
     method: Box<dyn Method<S>>,
+    /// True if the method works with whole vectors ([`Sharing`]).
+    is_whole: bool,
 }
 
 /// If an attempt leaves more than this share of the residual, it has made no progress.
@@ -55,6 +60,7 @@ pub(super) struct Rank<S: SolverSpace> {
     a: SharedOperator<S>,
     on: Vectors<S>,
     passes: Option<Passes>,
+    sharing: Sharing<S>,
     space: S,
     options: Arc<Options>,
     /// Number of bytes that were free before this solver allocated memory on the device.
@@ -101,6 +107,7 @@ impl<S: SolverSpace> Rank<S> {
     pub fn new(
         space: S,
         local: &LocalProblem,
+        comm: &Arc<dyn Communicator>,
         options: &Arc<Options>,
         device: Arc<DeviceUsed>,
         room: Option<u64>,
@@ -129,6 +136,7 @@ impl<S: SolverSpace> Rank<S> {
         let costs = singular::costs(&space, local, options, symmetric)?;
         let seen = Seen::new(symmetric, tiles, &diagnosis, costs);
         drop(survey_part);
+        let (sharing, no_effect) = Sharing::new(comm, local, options, &device, &diagnosis)?;
         let fallbacks = fallbacks::attempts(local, options, most_rows, seen);
         let stronger = fallbacks::stronger(local, seen, &fallbacks);
         let before_direct = fallbacks::before_direct(local, seen);
@@ -138,6 +146,7 @@ impl<S: SolverSpace> Rank<S> {
             let why = "rows and columns are scaled: their largest entries differ by a factor above 1e6";
             choices.push(Event::new(EventKind::Choice, None, why));
         }
+        choices.extend(no_effect);
         choices.extend(singular::not_symmetric(options, symmetry));
         let [matching, unmatched] = fallbacks::matching_choice(local, options, &diagnosis, &fallbacks)?;
         choices.extend(unmatched);
@@ -148,6 +157,7 @@ impl<S: SolverSpace> Rank<S> {
             method: first.method,
             precond: Arc::default(),
             format: Default::default(),
+            share: None,
             equilibrated: first.equilibrate,
             matched: first.matching,
             null_vectors: local.null.len(),
@@ -169,6 +179,7 @@ impl<S: SolverSpace> Rank<S> {
             a: Rc::new(RefCell::new(a)),
             on,
             passes: (precision != Precision::F64).then(|| Passes::new(space.len())),
+            sharing,
             space,
             options: options.clone(),
             room,
@@ -340,52 +351,11 @@ impl<S: SolverSpace> Rank<S> {
             }
         };
         let _method = profile::begin(SetupPart::Method);
-        let method = attempt.method.build(space).and_then(|m| space.wait().map(|()| m));
-        let method = agree(space.comm(), method)?;
+        let (a, on) = (&*self.a, (space, &mut self.on));
+        let (method, is_whole) =
+            self.sharing.method(on, local, attempt, (a, &p, &info), &mut self.choices)?;
         self.pending.extend(notes.into_iter().map(|note| Event::new(EventKind::Fallback, None, note)));
-        Ok(Current { p, info, method })
-    }
-
-    /// Runs one attempt from `x`, with as many refinement passes as a matrix in reduced precision needs. Its
-    /// history is in `self.history`.
-    fn attempt(
-        &mut self,
-        local: &LocalProblem,
-        stop: Stop,
-        rhs: Numbers,
-        x: Numbers,
-        observer: &mut dyn Observer,
-    ) -> Result<()> {
-        let Current { p, method, .. } = self.current.as_mut().expect("an attempt was set up");
-        let p = p.as_ref().map(|p| p as &dyn LinearOperator<S>);
-        let parts = Parts { space: &self.space, a: &*self.a, p, stop };
-        let Some(passes) = &mut self.passes else {
-            let history = refine::once(&parts, &mut **method, rhs, x, &mut self.on, observer)?;
-            copy_history(&mut self.history, history);
-            let remark = method.remark().map(|text| Event::new(EventKind::Choice, None, text));
-            self.solution.events.extend(remark);
-            return Ok(());
-        };
-        let on_host = || Error::Internal("refinement of vectors that are not on the host".into());
-        let (rhs, x) = (rhs.as_host().ok_or_else(on_host)?, x.as_host().ok_or_else(on_host)?);
-        let (original, history) = (local.original(), &mut self.history);
-        let count = refine::refined(
-            &parts,
-            &mut **method,
-            original,
-            rhs,
-            x,
-            &mut self.on,
-            passes,
-            history,
-            observer,
-        )?;
-        if count > 1 {
-            let detail =
-                format!("{count} passes of iterative refinement: residuals in f64, the stored matrix in f32");
-            self.solution.events.push(Event::new(EventKind::Refinement, None, detail));
-        }
-        Ok(())
+        Ok(Current { p, info, method, is_whole })
     }
 
     /// Runs attempts until one solves the system or none is left. Residuals are in the units of `rhs`.
@@ -424,12 +394,13 @@ impl<S: SolverSpace> Rank<S> {
             if too_slow.is_some() && self.history.outcome == Outcome::Interrupted {
                 self.history.outcome = Outcome::Stagnated;
             }
-            let Current { p, info, .. } = self.current.as_ref().expect("it was just solved with");
-            let fixed = self.a.bytes() + p.as_ref().map_or(0, |p| p.bytes());
-            let (n, iterations) = (self.space.len() as f64, self.history.iterations);
-            let bytes = method.iteration_bytes(fixed as f64, p.is_some(), n, iterations);
+            let Current { p, info, is_whole, .. } = self.current.as_ref().expect("it was just solved with");
+            let own = || (self.a.bytes() + p.as_ref().map_or(0, |p| p.bytes()), self.space.len());
+            let (fixed, n) = self.sharing.sizes(*is_whole).unwrap_or_else(own);
+            let iterations = self.history.iterations;
+            let bytes = method.iteration_bytes(fixed as f64, p.is_some(), n as f64, iterations);
             moved += bytes * iterations.max(1) as f64;
-            self.solution.precond = info.clone();
+            (self.solution.precond, self.solution.share) = (info.clone(), self.sharing.name());
             (self.solution.method, self.solution.equilibrated) = (method, equilibrate);
             self.solution.matched = matching;
             let residual = self.history.true_relative_residual;
@@ -546,7 +517,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
         solution.target = if norm > 0.0 { rtol.max(atol / norm) } else { atol };
         solution.setup_parts = profile::take();
         solution.setup_seconds = solution.setup_parts.total();
-        solution.phases = self.space.take_phases();
+        solution.phases = self.sharing.take_phases().or(self.space.take_phases());
         solution.format = self.a.borrow().format();
         solution.device_memory = self.space.memory_held().max(solution.device_memory);
         // Events are sorted by kind, and fallbacks come before restarts.
@@ -574,25 +545,5 @@ impl<S: SolverSpace> Engine for Rank<S> {
 
     fn read_bandwidth(&self) -> Option<f64> {
         SolverSpace::read_bandwidth(&self.space)
-    }
-}
-
-impl<S: SolverSpace> Rank<S> {
-    /// Runs all attempts; copies vectors to the host first if iterative refinement needs them there.
-    fn attempts_on_host_if_refining(
-        &mut self,
-        local: &LocalProblem,
-        run: &Run,
-        stop: Stop,
-        rhs: Numbers,
-        mut x: NumbersMut,
-        observer: &mut dyn Observer,
-    ) -> Result<()> {
-        if self.passes.is_none() || (rhs.gpu(), x.gpu()) == (None, None) {
-            return self.attempts(local, run, stop, rhs, x, observer);
-        }
-        let (b, mut own) = (rhs.to_vec()?, x.as_array().to_vec()?);
-        self.attempts(local, run, stop, Numbers::from(&b), NumbersMut::from(&mut own), observer)?;
-        x.write(&own)
     }
 }

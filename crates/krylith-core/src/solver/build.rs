@@ -239,6 +239,18 @@ fn jacobi<S: SolverSpace>(
     Ok((Some(agree(space.comm(), p)?), jacobi_info(space.comm(), terms, size, "")?))
 }
 
+/// Builds Jacobi of the whole vector, which every rank has, from the diagonal blocks of all ranks. Not
+/// collective.
+pub(super) fn whole_jacobi<S: SolverSpace>(
+    space: &S,
+    diagonal: &Terms,
+    local: &LocalProblem,
+    block: Option<usize>,
+) -> Result<Boxed<S>> {
+    let whole = LocalProblem { numbers: None, ..*local };
+    jacobi(space, diagonal, &whole, block, Precision::F64).map(|(p, _)| p)
+}
+
 fn jacobi_info(comm: &dyn Communicator, terms: &Terms, size: usize, reason: &str) -> Result<PrecondInfo> {
     let s = terms.stages();
     let mut numbers = [(terms.rows() * size * s) as f64];

@@ -248,7 +248,7 @@ fn open_cpu(
         reason,
         ranks: comm.size(),
     };
-    Ok(Box::new(Rank::new(space, local, options, Arc::new(used), room)?))
+    Ok(Box::new(Rank::new(space, local, comm, options, Arc::new(used), room)?))
 }
 
 /// Gathers the name of every rank's device.
@@ -269,7 +269,15 @@ fn free_memory(free: Option<u64>, options: &Options) -> Option<u64> {
 fn fits(local: &LocalProblem, options: &Options, room: Option<u64>, place: &str) -> Result<()> {
     // Scaling of rows and columns does not change the estimate.
     let first = &fallbacks::attempts(local, options, usize::MAX, fallbacks::Seen::default())[0];
-    let needed = first.memory(local.terms, options).total();
+    let memory = first.memory(local.terms, options);
+    let needed = match fallbacks::has_whole_vectors(local, options) {
+        false => memory.total(),
+        // The method has vectors of the whole length, and the rows of its products are a second copy.
+        true => {
+            let (basis, vectors) = first.method.memory(local.unknowns as u64);
+            memory.total() + memory.matrix + basis + vectors
+        }
+    };
     let Some(free) = room.filter(|room| needed > *room) else { return Ok(()) };
     let remedy = match first.method {
         MethodSpec::Gmres(_) => "use a smaller restart, f32 storage or a device with more memory",
@@ -410,7 +418,7 @@ mod cuda {
             reason: if several { format!("{reason}; {}", fabric.reason()) } else { reason.into() },
             ranks: comm.size(),
         };
-        engine(space, local, options, used, room)
+        engine(space, local, comm, options, used, room)
     }
 
     /// Sets up the first attempt.
@@ -418,11 +426,12 @@ mod cuda {
     fn engine(
         space: Cuda,
         local: &LocalProblem,
+        comm: &Arc<dyn Communicator>,
         options: &Arc<Options>,
         used: DeviceUsed,
         room: Option<u64>,
     ) -> Result<Box<dyn Engine>> {
-        Ok(Box::new(Rank::new(space, local, options, Arc::new(used), room)?))
+        Ok(Box::new(Rank::new(space, local, comm, options, Arc::new(used), room)?))
     }
 
     /// Refuses to solve: unit tests do that on the host. Every method and preconditioner for GPUs would take
@@ -431,6 +440,7 @@ mod cuda {
     fn engine(
         _: Cuda,
         _: &LocalProblem,
+        _: &Arc<dyn Communicator>,
         _: &Arc<Options>,
         used: DeviceUsed,
         _: Option<u64>,

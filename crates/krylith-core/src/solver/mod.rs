@@ -61,7 +61,7 @@ pub use update::Refresh;
 use crate::halo::RowNumbers;
 use crate::interrupt::Limits;
 use crate::memory::{Numbers, NumbersMut};
-use crate::operator::{PointBlockSum, Terms};
+use crate::operator::{PointBlockSum, SharedRows, Terms};
 use crate::options::{DeviceSpec, Options};
 use crate::precond::assemble::Assemble;
 use crate::precond::{BlockDiagonal, Coarsen, Factors, SchwarzFactors, SubdomainFactors, TileFactors};
@@ -113,6 +113,7 @@ pub trait SolverSpace:
     + Transfer
     + Gather
     + Assemble
+    + SharedRows
     + Sized
     + 'static
 {

@@ -34,6 +34,9 @@ pub struct Solution {
     /// The storage format of the matrix on the first rank. It is `auto` for blocks and sums of terms, which
     /// have their own formats.
     pub format: Format,
+    /// How ranks shared products, as in the option `share`: `halo`, or a mode with whole vectors. `None` on
+    /// one rank.
+    pub share: Option<Arc<str>>,
     /// True if rows and columns were scaled for the preconditioner.
     pub equilibrated: bool,
     /// True if rows were matched with columns for the preconditioner, and both scaled by the matching.
@@ -72,7 +75,7 @@ impl Solution {
     pub(super) fn copy_from(&mut self, other: &Solution) {
         copy_history(&mut self.history, &other.history);
         (self.method, self.precond) = (other.method, other.precond.clone());
-        self.format = other.format;
+        (self.format, self.share) = (other.format, other.share.clone());
         (self.equilibrated, self.null_vectors) = (other.equilibrated, other.null_vectors);
         (self.matched, self.symmetric) = (other.matched, other.symmetric);
         (self.device, self.target) = (other.device.clone(), other.target);

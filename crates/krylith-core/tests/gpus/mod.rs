@@ -134,6 +134,42 @@ pub fn cg_of_whole_vectors() {
     conformance::replicated::cg_of_whole_vectors(&gpu_counts(), &whole, &share(Transport::Peers));
 }
 
+/// Solves of two GPUs with whole vectors, in every mode, as with halos: scalar rows and blocks, also with new
+/// values.
+pub fn solves_with_whole_vectors() {
+    if all_gpus().len() < 2 {
+        eprintln!("skipped: there is one GPU");
+        return;
+    }
+    for (block, method) in [(1, "cg"), (3, "cg"), (1, "gmres"), (2, "bicgstab")] {
+        let a = conformance::method::symmetric(&mut common::Random(220), block, 3000, 1.0);
+        let n = a.block() * a.block_rows();
+        let b = common::Random(221).numbers(n);
+        let doubled: Vec<f64> = a.values().iter().map(|v| 2.0 * v).collect();
+        let solve = |share: &str| {
+            let text = format!("device=cuda:0,1 precond=jacobi rtol=1e-10 method={method} share={share}");
+            let mut solver = Solver::new(&a, &text.parse().unwrap()).unwrap();
+            let mut x = [vec![0.0; n], vec![0.0; n]];
+            for (values, x) in [a.values(), &doubled].into_iter().zip(&mut x) {
+                solver.update_values(values).unwrap();
+                let solution = solver.solve(&b, x.as_mut_slice()).unwrap();
+                assert!(solution.converged(), "{text}: {}", solution.outcome());
+                let name = solution.share.as_deref().unwrap_or_default();
+                assert!(share == "auto" || name.starts_with(share), "{text}: {name}");
+            }
+            x
+        };
+        let [once, twice] = solve("halo");
+        for share in ["nz", "2nz", "nz:8", "lra", "lra+rc", "lra+rc:0.3/0.2", "fused", "alone", "auto"] {
+            let x = solve(share);
+            for (x, expected) in x.iter().zip([&once, &twice]) {
+                let away = common::distance(x, expected);
+                assert!(away <= 1e-7, "{method}, blocks of {block}, share={share}: x differs by {away:e}");
+            }
+        }
+    }
+}
+
 pub fn cbcg_of_ranks() {
     for transport in [Transport::Auto, Transport::Nccl] {
         conformance::cbcg::cbcg_of_ranks(&counts_for(transport), &share(transport));

@@ -29,6 +29,7 @@ mod plain;
 mod random_systems;
 mod rows;
 mod schwarz;
+mod share;
 mod singular;
 mod solver;
 mod subdomains;

@@ -26,6 +26,7 @@ class Options(TypedDict, total=False):
     matching: Literal["auto", "on", "off"]
     zeros: Literal["auto", "keep", "drop"]
     partition: Literal["auto", "boxes", "rows", "nonzeros", "geometric", "multilevel", "graph"]
+    share: str
     memory_limit: int | str
     #: SciPy's name of `max_iters`.
     maxiter: int

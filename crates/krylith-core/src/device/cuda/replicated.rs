@@ -274,6 +274,11 @@ impl SharedRows for Cuda {
         CudaLinks::new(self, comm).map(Arc::new)
     }
 
+    fn check_links(&self, links: &CudaLinks) -> Result<()> {
+        self.wait()?;
+        links.check()
+    }
+
     fn cut_rows(&self, a: &Csr, mode: &Mode, ranks: usize) -> Result<Cuts> {
         match self.at_hand(&Bsr::from_csr(a, 1)?) {
             Some(resident) => Cuts::find(&OnDevice::new(self.device(), resident)?, mode, ranks),

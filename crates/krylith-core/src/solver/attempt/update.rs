@@ -80,6 +80,7 @@ impl<S: SolverSpace> Rank<S> {
                 format!("the operator was set up again: {why}"),
             ));
         }
+        self.sharing.renew(local)?;
         (self.crowded, self.found_deeper, self.solution.symmetric) = (None, None, None);
         let untouched = self.diagnosis.untouched().map(<[_]>::to_vec);
         // A clean diagnosis is not repeated after an update, so it can only under-report.
@@ -114,7 +115,11 @@ impl<S: SolverSpace> Rank<S> {
                         let from = (self.next_attempt + 1).min(self.fallbacks.len() - 1);
                         self.attempt_after(local, e, from)
                     }
-                    done => done,
+                    Ok(()) => {
+                        let precond = &self.fallbacks[self.next_attempt].precond;
+                        self.sharing.renew_precond(local, precond, &current.info)
+                    }
+                    lost => lost,
                 }
             }
         }

@@ -90,6 +90,12 @@ impl System {
     }
 }
 
+/// Returns true if several ranks solve with whole vectors, by the option `share`. Preconditioners are then
+/// limited to `jacobi` and `none`.
+pub(crate) fn has_whole_vectors(local: &LocalProblem, options: &Options) -> bool {
+    local.comm.size() > 1 && options.share.is_some_and(|share| share.is_whole())
+}
+
 /// Returns two optional events. The first one is reported once an attempt has matched rows with columns. The
 /// second one is reported at once, if no attempt can match them.
 ///
@@ -241,6 +247,15 @@ pub(crate) fn attempts(
             let definite = [PrecondSpec::Jacobi { block: None }, PrecondSpec::None];
             tries.extend(definite.map(|precond| (precond, MethodName::Minres, 30, Budget::USUAL)));
         }
+        PrecondSpec::Auto if has_whole_vectors(local, options) => {
+            for precond in [PrecondSpec::Jacobi { block: None }, PrecondSpec::None] {
+                let fits = |m: MethodName| m != MethodName::Cg || cg_fits(&precond);
+                let methods = METHODS.iter().filter(|(m, _)| asked.is_some() || fits(*m));
+                tries.extend(
+                    methods.map(|&(method, restart)| (precond.clone(), method, restart, Budget::USUAL)),
+                );
+            }
+        }
         PrecondSpec::Auto => {
             let system = System::new(local, seen);
             let rules = RULES.iter().filter(|rule| (rule.when)(&system));
@@ -295,6 +310,9 @@ fn scales(
     precond: &PrecondSpec,
     method: &MethodSpec,
 ) -> (bool, bool) {
+    if has_whole_vectors(local, options) {
+        return (false, false);
+    }
     let open = *options.precond_or_auto() == PrecondSpec::Auto;
     let choice = options.matching.unwrap_or_default();
     let matching = can_match(local)
