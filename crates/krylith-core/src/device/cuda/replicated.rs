@@ -14,8 +14,10 @@
 //!
 //! y belongs to the caller and has a different address on every GPU. Ranks exchange the addresses in each
 //! call, and a recorded product keeps them. Memory of a pool is opened to the other GPUs of the process.
-//! Memory that another process has allocated in a pool cannot be mapped, so ranks that are processes are
-//! refused.
+//! Memory that another process has allocated in a pool cannot be mapped. Between processes results therefore
+//! arrive in buffers that all of them have mapped, and each GPU copies them from there to its y.
+
+mod landing;
 
 use super::Cuda;
 use super::bounce::Spot;
@@ -33,6 +35,7 @@ use crate::operator::{SharedRows, Terms, check_lengths};
 use crate::space::{Precision, Space};
 use crate::{Error, Result};
 use cudarc::driver::CudaStream;
+use landing::Landing;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -94,16 +97,13 @@ impl CudaLinks {
         if comm.size() == 1 {
             return Ok(Self(None));
         }
-        if !comm.shares_address_space() {
-            return Err(Error::Unsupported(
-                "replicated vectors on GPUs of several processes are not supported; give all GPUs to one process, such as \
-                 --device cuda:0,1".into(),
-            ));
-        }
         let (rank, size) = (comm.rank(), comm.size());
         // A distributed space has already joined the GPUs.
         let fabric = match space.fabric().group() {
-            0 => Fabric::new(device, comm, Transport::Peers)?,
+            0 => Fabric::new(device, comm, Transport::Peers).map_err(|e| match e {
+                Error::Unsupported(why) => Error::Unsupported(format!("{why}, or use share=halo")),
+                e => e,
+            })?,
             _ => space.fabric().clone(),
         };
         let mine = (|| {
@@ -115,9 +115,11 @@ impl CudaLinks {
         let (wait, streams, flags) = agree(&**comm, mine)?;
         let flags = Shared::new(&**comm, flags)?;
         let ordinals = gather(&**comm, &(device.info().ordinal as u64).to_le_bytes())?;
+        let one_process = comm.shares_address_space();
         let open = |bytes: &Vec<u8>| {
             let ordinal = bytes.as_slice().try_into().map_or(0, u64::from_le_bytes) as usize;
-            if ordinal == device.info().ordinal { Ok(()) } else { device.open_pool_to_gpu(ordinal) }
+            let is_open = ordinal == device.info().ordinal || !one_process;
+            if is_open { Ok(()) } else { device.open_pool_to_gpu(ordinal) }
         };
         agree(&**comm, ordinals.iter().try_for_each(open))?;
         let mut flag = [0; MAX_RANKS];
@@ -235,6 +237,8 @@ pub struct CudaShared {
     stages: Vec<Stage>,
     /// True if the kernels of the products store into the vectors of all ranks.
     fused: bool,
+    /// None where ranks store into each other's vectors.
+    landing: Option<Landing>,
     _matrix: Option<Arc<Resident>>,
 }
 
@@ -308,7 +312,9 @@ impl SharedRows for Cuda {
             .map(|stage| Ok(Stage { pieces: pieces(&stage.runs[rank])?, redundant: stage.redundant }))
             .collect::<Result<Vec<_>>>();
         let stages = links.agree(stages.and_then(|stages| self.wait().map(|()| stages)))?;
-        Ok(CudaShared { links: links.clone(), rows: a.rows(), stages, fused, _matrix: kept })
+        let apart = links.0.as_ref().filter(|joined| !joined.comm.shares_address_space());
+        let landing = apart.map(|joined| Landing::new(joined, a.rows(), cuts)).transpose()?;
+        Ok(CudaShared { links: links.clone(), rows: a.rows(), stages, fused, landing, _matrix: kept })
     }
 
     fn multiply_shared(&self, p: &CudaShared, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
@@ -400,8 +406,8 @@ impl CudaShared {
             return self.stages.iter().flat_map(|stage| &stage.pieces).try_for_each(compute);
         };
         let mut places = [[0; MAX_RANKS]; 2];
-        for (places, &own) in places.iter_mut().zip(outputs) {
-            *places = joined.places(own)?;
+        for (vector, &own) in outputs.iter().enumerate() {
+            places[vector] = self.places(joined, vector, own)?;
         }
         let places = [&places[0], &places[1]];
         joined.enter()?;
@@ -412,12 +418,35 @@ impl CudaShared {
                 joined.send(rows, |vector| outputs[vector], &places[..outputs.len()])?;
             }
         }
-        joined.leave(outputs[0])
+        joined.leave(self.broken(outputs[0]))?;
+        self.land(joined, outputs)
+    }
+
+    /// Returns the address on each rank to which results are sent, for the output that is here at `own`.
+    /// Collective.
+    fn places(&self, joined: &Joined, vector: usize, own: u64) -> Result<Places> {
+        match &self.landing {
+            Some(landing) => Ok(landing.places(vector, joined.comm.size())),
+            None => joined.places(own),
+        }
+    }
+
+    /// Returns the address of the number that becomes NaN if another GPU does not answer.
+    fn broken(&self, output: u64) -> u64 {
+        self.landing.as_ref().and_then(Landing::first).unwrap_or(output)
+    }
+
+    /// Copies results of other processes to the outputs.
+    fn land(&self, joined: &Joined, outputs: &[u64]) -> Result<()> {
+        match &self.landing {
+            Some(landing) => landing.copy(joined.fabric.device(), outputs),
+            None => Ok(()),
+        }
     }
 
     /// Computes with kernels that store each number into all vectors.
     fn store_into_all(&self, space: &Cuda, joined: &Joined, x: u64, y: u64) -> Result<()> {
-        let places = joined.places(y)?;
+        let places = self.places(joined, 0, y)?;
         let (rank, size, stream) = (joined.comm.rank(), joined.comm.size(), space.device().stream());
         joined.meet(stream, 0)?;
         for piece in self.stages.iter().flat_map(|stage| &stage.pieces) {
@@ -428,7 +457,8 @@ impl CudaShared {
             others.iter_mut().zip(theirs).for_each(|(to, place)| *to = place);
             piece.product.multiply_to(space, x, y + at, others)?;
         }
-        joined.meet(stream, y)
+        joined.meet(stream, self.broken(y))?;
+        self.land(joined, &[y])
     }
 }
 
