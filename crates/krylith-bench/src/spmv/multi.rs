@@ -332,6 +332,7 @@ fn swept<S: SharedRows>(
     modes: &[Mode],
 ) -> Result<Vec<f64>> {
     let Some(&first) = modes.first() else { return Ok(Vec::new()) };
+    let checked = Mode::by_rule(case.shape.mean(), comm.size());
     let mut operator = Replicated::new(space, comm, a, first)?;
     let (mut x, mut y) = (space.vector()?, space.vector()?);
     space.write(&case.x, &mut x)?;
@@ -343,6 +344,11 @@ fn swept<S: SharedRows>(
         let inner = products(take(2)? / 2.0);
         let samples = (0..5).map(|_| take(inner)).collect::<Result<_>>()?;
         all.push(Samples(samples).median());
+        if checked.contains(&mode) {
+            let right = case.check(&Own::Run(0..case.rows()), &crate::platform::read(space, &y)?);
+            let right = right.map_err(|why| Error::Internal(format!("a product by {mode} is wrong: {why}")));
+            agree(&**comm, right)?;
+        }
     }
     Ok(all)
 }

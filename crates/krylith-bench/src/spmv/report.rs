@@ -4,6 +4,7 @@
 use super::found::{Found, IN_MODES, Point, Row, Shape, auto};
 use super::ground::{CUSPARSE, OURS, VECTOR};
 use super::means::{SETS, means};
+use super::multi::Mode;
 use super::{Plan, cg, figures, multi};
 use crate::publish::{Lines, Pages, Report, meta, number, percent, rows_of};
 pub(crate) use krylith_model::spmv::kind;
@@ -46,6 +47,7 @@ pub(super) fn make(found: &[Found], plan: &Plan) -> Report {
     let more = json!({
         "scale": plan.scale, "permuted": plan.options.permuted, "repetitions": plan.repetitions,
         "matrices": found, "notes": notes, "automatic": timed.iter().filter_map(automatic).collect::<Value>(),
+        "sweeps": timed.iter().filter_map(|f| sweep_data(f)).collect::<Value>(),
     });
     let device = timed.first().map_or(Value::Null, |f| f.device.clone());
     let heading = "sparse products on one device and several";
@@ -390,18 +392,78 @@ fn sweeps(found: &[&Found]) -> Vec<Table> {
         ]);
         all.push(table);
     }
-    all.push(best);
+    all.extend([best, sweep_by_matrix(found)]);
     all
+}
+
+/// The sweep of one matrix for lra, or for lra+rc: the point of the rule of Table 3, and the fastest point.
+struct Swept {
+    rule: Point,
+    best: Point,
+}
+
+impl Swept {
+    /// Returns the result of a sweep, unless a point is missing. Without redundant rows lra+rc is lra, so its
+    /// best is over all points.
+    fn of(f: &Found, redundant: bool) -> Option<Self> {
+        let [lra, lra_rc] = Mode::by_rule(f.shape.mean(), f.ranks);
+        let (long, share) = match if redundant { lra_rc } else { lra } {
+            Mode::Lra { long } => (long, 0.0),
+            Mode::LraRc { long, redundant } => (long, redundant),
+            _ => return None,
+        };
+        let points = || f.sweep.iter().filter(|p| redundant || p.redundant == 0.0);
+        let is_rule = |p: &&Point| (p.long - long).abs() < 1e-9 && (p.redundant - share).abs() < 1e-9;
+        let best = points().filter(|p| p.seconds > 0.0).min_by(|a, b| a.seconds.total_cmp(&b.seconds))?;
+        Some(Self { rule: points().find(is_rule)?.clone(), best: best.clone() })
+    }
+
+    /// Returns the relative loss of the rule (PLUB).
+    fn loss(&self) -> f64 {
+        self.rule.seconds / self.best.seconds - 1.0
+    }
 }
 
 /// Returns the relative loss of the rule's parameters against the sweep's best, for lra or lra+rc.
 fn plub(f: &Found, redundant: bool) -> f64 {
-    let way = if redundant { "lra+rc" } else { "lra" };
-    let ours = seconds(&f.multi, way);
-    let points = f.sweep.iter().filter(|p| redundant || p.redundant == 0.0).map(|p| p.seconds);
-    let best = points.fold(f64::INFINITY, f64::min);
-    // The rule's own point is among the candidates.
-    ours / best.min(ours) - 1.0
+    Swept::of(f, redundant).map_or(f64::NAN, |swept| swept.loss())
+}
+
+/// Builds the table of the sweep of each matrix: the rule's parameters and the best ones, with their times.
+fn sweep_by_matrix(found: &[&Found]) -> Table {
+    fn cell(f: &Found, redundant: bool, of: fn(&Swept) -> String) -> String {
+        Swept::of(f, redundant).map_or("–".into(), |swept| of(&swept))
+    }
+    fn at(p: &Point) -> String {
+        let redundant = if p.redundant > 0.0 { format!(" / {:.2}", p.redundant) } else { String::new() };
+        format!("{:.2}{redundant}", p.long)
+    }
+    fn time(p: &Point) -> String {
+        number(1e6 * p.seconds, 2)
+    }
+    let title =
+        "The sweep of each matrix: the rule of Table 3, the best parameters, and the loss of the rule";
+    let mut lines = rows_of(title, found.iter().copied())
+        .column("matrix", |f| f.name.clone())
+        .column("mean row", |f| number(f.shape.mean(), 2));
+    for (way, redundant) in [("lra", false), ("lra+rc", true)] {
+        lines = lines
+            .column(format!("{way}: rule"), move |f| cell(f, redundant, |s| at(&s.rule)))
+            .column("µs", move |f| cell(f, redundant, |s| time(&s.rule)))
+            .column(format!("{way}: best"), move |f| cell(f, redundant, |s| at(&s.best)))
+            .column("µs", move |f| cell(f, redundant, |s| time(&s.best)))
+            .column("loss", move |f| cell(f, redundant, |s| percent(s.loss(), 1)));
+    }
+    lines.table()
+}
+
+/// Returns the rule's point, the best point and the loss of a matrix, for `lra` and for `lra+rc`.
+fn sweep_data(f: &Found) -> Option<Value> {
+    let way = |redundant: bool| {
+        let swept = Swept::of(f, redundant)?;
+        Some(json!({ "rule": swept.rule, "best": swept.best, "loss": swept.loss() }))
+    };
+    Some(json!({ "matrix": f.name, "ranks": f.ranks, "lra": way(false)?, "lra+rc": way(true)? }))
 }
 
 /// Returns CG on several devices over CG on one.
@@ -430,4 +492,25 @@ pub(super) fn ways(found: &[&Found]) -> Vec<String> {
         all.retain(|n| n != halo || found.iter().any(|f| f.multi(halo).is_some()));
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_compares_the_rule_with_the_best() {
+        let point = |long, redundant, seconds| Point { long, redundant, seconds };
+        let shape = Shape { rows: 10, nonzeros: 50, min: 5, max: 5 };
+        // For 5 entries per row and two devices the rule is 0.50, and 0.40 with 0.15.
+        let sweep =
+            vec![point(0.3, 0.0, 2.0), point(0.5, 0.0, 2.5), point(0.4, 0.15, 1.5), point(0.4, 0.2, 1.0)];
+        let found = Found { shape, sweep, ranks: 2, ..Found::default() };
+        let (lra, rc) = (Swept::of(&found, false).unwrap(), Swept::of(&found, true).unwrap());
+        assert_eq!((lra.rule.long, lra.best.long, lra.loss()), (0.5, 0.3, 0.25));
+        assert_eq!((rc.rule.redundant, rc.best.redundant, rc.loss()), (0.15, 0.2, 0.5));
+        let table = sweep_by_matrix(&[&found]);
+        assert_eq!(table.rows[0][2..7], ["0.50", "2500000.00", "0.30", "2000000.00", "25.0 %"]);
+        assert!(Swept::of(&Found { shape, ranks: 2, ..Found::default() }, true).is_none());
+    }
 }
