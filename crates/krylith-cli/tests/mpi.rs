@@ -77,6 +77,8 @@ fn ranks_solve_as_one_process() {
         "stokes:5x5x5 --precision f32 --rtol 1e-9",
         "laplace:9x8x7,block=2 --rhs random:5 --partition boxes",
         "free.mtx --rhs ends.mtx --nullspace constant --restart 50",
+        "grid/system.toml --block 3 --ordering segregated --rhs random:4 --partition graph --share nz:3",
+        "laplace:9x8x7,block=2 --rhs random:5 --share lra+rc",
     ];
     let launchers = launchers::all();
     for (place, system) in systems.into_iter().enumerate() {
@@ -95,6 +97,10 @@ fn ranks_solve_as_one_process() {
             assert_eq!(ran.out.matches("converged after").count(), 1, "one rank speaks: {ran:#?}");
             let many = report(&folder, "many.json");
             assert_eq!(many["run"]["ranks"], ranks, "{case}");
+            let share = system.split_once("--share ").map_or("halo", |(_, share)| share);
+            let share = Some(share).filter(|_| ranks > 1);
+            let used = many["run"]["share"].as_str().map(|used| used.get(..share.map_or(0, str::len)));
+            assert_eq!(used, share.map(Some), "{case}");
             let library = many["versions"]["mpi"].as_str().unwrap_or_default();
             assert!(library.contains(launcher.family()) && library.contains("libmpi"), "{case}: {library}");
             assert_eq!(many["system"]["rows"], one["system"]["rows"], "{case}");

@@ -18,6 +18,8 @@ fn options_survive_the_way_through_text() {
         "restart=7 atol=1e-300 time_limit=1.5e0 precision=f32 format=dia-full device=cpu threads=3 deterministic=true",
         "equilibrate=false matching=on zeros=drop partition=graph memory_limit=8589934592",
         "method=auto precond=none",
+        "precond=jacobi device=cuda:0,1 share=lra+rc:0.4/0.15",
+        "share=auto",
         "method=cg:form=one-reduction",
         "method=cbcg:s=8,basis=monomial",
         "method=minres precond=split(u: amg, p: chebyshev(jacobi); schur=diagonal, S=mp)",
@@ -40,6 +42,7 @@ fn options_survive_the_way_through_text() {
         ("memory_limit=8 GB", "a number of bytes"),
         ("memory_limit=99999999999999TiB", "a number of bytes"),
         ("deterministic=maybe", "true or false"),
+        ("share=everything", "share=everything: share `everything`: expected halo, auto, nz, 2nz"),
         ("time_limit=0", "positive number of seconds"),
     ] {
         let error = text.parse::<Options>().unwrap_err().to_string();
