@@ -1,6 +1,7 @@
 //! Automatic choice of a partition.
 
-use super::{Partition, Partitioner, Quality};
+use super::grid::{boxes_named, no_grid, of_terms};
+use super::{GridBoxes, Partition, Partitioner, Quality};
 use crate::names::{Named, same, unknown};
 use crate::operator::Terms;
 use crate::{Error, Result};
@@ -89,6 +90,25 @@ impl std::fmt::Display for PartitionSpec {
 /// Largest ratio of ghosts to own nodes of a rank up to which `auto` keeps runs of rows.
 pub const MANY_GHOSTS: f64 = 0.25;
 
+/// Returns true if `auto` takes boxes of a grid: runs of rows have many ghosts for each own node, and boxes
+/// clearly fewer. Both numbers are those of the rank with most.
+pub fn boxes_are_better(runs: f64, boxes: f64) -> bool {
+    runs > MANY_GHOSTS && boxes <= 0.6 * runs
+}
+
+/// Returns the reason for boxes that need `fewer` ghosts for each own node than the `others` would.
+pub fn boxes_reason(fewer: f64, ghosts: f64, others: &str) -> String {
+    format!(
+        "partition by boxes of the grid: at most {fewer:.2} ghosts per node; {others} would have {ghosts:.2}"
+    )
+}
+
+/// Returns the largest number of ghosts for each own node of a rank.
+pub(crate) fn most_ghosts(terms: &Terms, partition: &Partition) -> Result<f64> {
+    let shares = Quality::of(terms, partition)?.shares;
+    Ok(shares.iter().map(|s| s.receives as f64 / s.rows.max(1) as f64).fold(0.0, f64::max))
+}
+
 /// Distributes block rows to ranks; also returns the reason as text.
 ///
 /// # Errors
@@ -104,40 +124,27 @@ pub fn choose(
     enough_rows(nodes, ranks)?;
     let grid = grid.filter(|grid| grid.iter().product::<usize>() == nodes);
     if let PartitionSpec::Boxes(shape) = wanted {
-        let Some(grid) = grid else {
-            return Err(Error::invalid(
-                "partition=boxes needs nodes on a structured grid: give the grid, or use partition=geometric",
-            ));
-        };
-        return Ok((Partition::boxes(grid, ranks, shape)?, "partition by boxes of the grid".into()));
+        let grid = grid.or_else(|| of_terms(terms)).ok_or_else(no_grid)?;
+        let boxes = GridBoxes::new(grid, ranks, shape)?;
+        return Ok((Partition::boxes(grid, ranks, shape)?, boxes_named(boxes.shape())));
     }
     if let PartitionSpec::By(way) = wanted {
         return Ok((way.partition(terms, coordinates, ranks)?, format!("partition by {}", way.name())));
     }
     let runs = Partition::by_nonzeros(terms, ranks)?;
-    let most = |p: &Partition| -> Result<f64> {
-        let shares = Quality::of(terms, p)?.shares;
-        Ok(shares.iter().map(|s| s.receives as f64 / s.rows.max(1) as f64).fold(0.0, f64::max))
-    };
-    let ghosts = most(&runs)?;
+    let ghosts = most_ghosts(terms, &runs)?;
     if ghosts > MANY_GHOSTS
-        && let Some(grid) = grid
+        && let Some(grid) = grid.or_else(|| of_terms(terms))
         && let Ok(boxes) = Partition::boxes(grid, ranks, None)
     {
-        let fewer = most(&boxes)?;
-        if fewer <= 0.6 * ghosts {
-            return Ok((
-                boxes,
-                format!(
-                    "partition by boxes of the grid: at most {fewer:.2} ghosts per node; runs of rows would \
-                     have {ghosts:.2}"
-                ),
-            ));
+        let fewer = most_ghosts(terms, &boxes)?;
+        if boxes_are_better(ghosts, fewer) {
+            return Ok((boxes, boxes_reason(fewer, ghosts, "runs of rows")));
         }
     }
     if ghosts > MANY_GHOSTS
         && let Ok(graph) = Partitioner::Multilevel.partition(terms, coordinates, ranks)
-        && most(&graph)? < ghosts
+        && most_ghosts(terms, &graph)? < ghosts
     {
         return Ok((
             graph,
@@ -222,8 +229,12 @@ mod tests {
         let (partition, reason) = cut(Some(grid), PartitionSpec::Boxes(None)).unwrap();
         assert_eq!((partition.owner[0], partition.owner[63]), (0, 7));
         assert!(reason.contains("boxes"), "{reason}");
-        let refused = cut(None, PartitionSpec::Boxes(None)).unwrap_err().to_string();
-        assert!(refused.contains("structured grid"), "{refused}");
+        // A grid that is not given is found from the columns. A ring is none.
+        assert_eq!(cut(None, PartitionSpec::Boxes(None)).unwrap().0, Partition::by_rows(64, 8).unwrap());
+        let (row_ptr, col) = ((0..=6).map(|i| 2 * i).collect(), vec![0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 0, 5]);
+        let ring = Bsr::new(1, 6, 6, row_ptr, col, vec![1.0; 12]).unwrap();
+        let refused = choose(&Terms::bsr(&ring), None, None, 2, PartitionSpec::Boxes(None)).unwrap_err();
+        assert!(refused.to_string().contains("structured grid"), "{refused}");
         // The graph of this matrix is a line, whatever the grid: its runs have the fewest ghosts.
         assert!(cut(Some(grid), PartitionSpec::Auto).unwrap().1.contains("nonzeros"));
         let a = cube([8; 3]);

@@ -22,11 +22,13 @@ mod curve;
 mod distribute;
 #[cfg(feature = "metis")]
 mod graph;
+mod grid;
 pub(crate) mod multilevel;
 mod partitioner;
 mod quality;
 mod split;
 mod subdomains;
+mod travel;
 
 /// Rows cut for ranks that all need the whole result.
 pub mod replicated {
@@ -34,8 +36,12 @@ pub mod replicated {
 }
 
 pub use crate::halo::{Halo, Neighbour, Numbering, RowNumbers};
-pub use choose::{MANY_GHOSTS, PartitionSpec, choose, enough_rows};
+pub use boxes::GridBoxes;
+pub(crate) use boxes::box_of;
+pub(crate) use choose::most_ghosts;
+pub use choose::{MANY_GHOSTS, PartitionSpec, boxes_are_better, boxes_reason, choose, enough_rows};
 pub use distribute::{RowBlocks, Rows, distribute};
+pub use grid::{BoxesOfRuns, Stencil};
 pub use partitioner::{Partition, Partitioner, contiguous};
 pub(crate) use partitioner::{nearest, runs};
 pub use quality::{Quality, Share};
@@ -44,9 +50,10 @@ pub use split::split;
 pub(crate) use subdomains::layer;
 pub(crate) use subdomains::of_whole_on;
 pub use subdomains::{
-    Distribution, LocalSubdomains, SubdomainCut, SubdomainSpec, Subdomains, assign, assign_planes, of_rank,
-    of_whole, slabs_fit,
+    Distribution, LocalSubdomains, SubdomainCut, SubdomainSpec, Subdomains, assign, assign_planes,
+    assign_whole, boxes_fit, of_rank, of_whole, slabs_fit,
 };
+pub use travel::to_boxes;
 
 use crate::matrix::Grouping;
 use crate::operator::Terms;

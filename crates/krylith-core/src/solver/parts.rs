@@ -11,9 +11,7 @@ use crate::matrix::{Bsr, Dense};
 use crate::memory::{Numbers, NumbersMut};
 use crate::operator::Terms;
 use crate::options::Options;
-use crate::partition::{
-    LocalSubdomains, Part, Partition, PartitionSpec, RowNumbers, assign, assign_planes, split,
-};
+use crate::partition::{LocalSubdomains, Part, Partition, PartitionSpec, RowNumbers, assign_whole, split};
 use crate::precond::NearNull;
 use crate::problem::{LocalProblem, Problem};
 use crate::{Error, Result};
@@ -80,13 +78,7 @@ impl Parts {
         let spec = options.precond_or_auto().subdomains(run);
         let wanted = options.partition.unwrap_or_default();
         let points = problem.coordinates.as_ref().map(|points| &points[..]);
-        let planes = options.planes().zip(problem.grid).filter(|_| wanted == PartitionSpec::Auto);
-        let planes =
-            planes.map(|(planes, grid)| assign_planes(terms, grid, count, planes)).transpose()?.flatten();
-        let whole = match planes {
-            Some(planes) => planes,
-            None => assign(terms, points, problem.grid, count, wanted, spec)?,
-        };
+        let whole = assign_whole(terms, points, problem.grid, count, wanted, spec, options.planes())?;
         let team = Team::new(count)?;
         let parts = split(terms, &whole.partition)?.into_iter().zip(team).map(|(part, comm)| {
             let Part { rows, terms, .. } = part;

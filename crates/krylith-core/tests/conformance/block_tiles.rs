@@ -295,14 +295,28 @@ pub fn tiles_of_ranks<S: TileFactors>(sizes: &[usize], alone: Make<S>, make: Mak
     let one = alone(n);
     let p = BlockTiles::new(&one, &Terms::bsr(&a), cells, options).unwrap();
     let (whole, sums) = with_sums(&one, &p, &x, Dots::XxXy(0));
-    for &ranks in sizes {
+    let at = |i: usize| [i % cells[0], i / cells[0] % cells[1], i / (cells[0] * cells[1])];
+    let slabs = sizes.iter().map(|&ranks| {
         let planes = 2 * (8usize.div_ceil(ranks));
-        let owner = (0..n).map(|i| (i / (cells[0] * cells[1]) / planes) as u32).collect();
+        (ranks, (0..n).map(|i| (at(i)[2] / planes) as u32).collect::<Vec<u32>>())
+    });
+    // Boxes that end between tiles: for four ranks along x and y.
+    let boxes = sizes.iter().filter(|&&ranks| ranks == 4).map(|&ranks| {
+        let owner = |i: usize| u32::from(at(i)[0] >= 8) + 2 * u32::from(at(i)[1] >= 4);
+        (ranks, (0..n).map(owner).collect::<Vec<u32>>())
+    });
+    for (ranks, owner) in slabs.chain(boxes) {
         let partition = Partition::new(owner, ranks).unwrap();
         let parts = split(&Terms::bsr(&a), &partition).unwrap();
         let work = |comm: Arc<dyn Communicator>| {
             let part = &parts[comm.rank()];
-            let own = [cells[0], cells[1], part.rows.len() / (cells[0] * cells[1])];
+            let own: [usize; 3] = match (part.rows.first(), part.rows.last()) {
+                (Some(&first), Some(&last)) => {
+                    let (from, to) = (at(first as usize), at(last as usize));
+                    std::array::from_fn(|axis| to[axis] + 1 - from[axis])
+                }
+                _ => [cells[0], cells[1], 0],
+            };
             let space = make(&comm, part.rows.len())?;
             let p = BlockTiles::new(&space, &part.terms, own, options)?;
             let of = |from: &[f64]| part.rows.iter().map(|&i| from[i as usize]).collect::<Vec<_>>();
@@ -315,6 +329,30 @@ pub fn tiles_of_ranks<S: TileFactors>(sizes: &[usize], alone: Make<S>, make: Mak
         };
         Team::run(ranks, |comm| work(comm)).unwrap();
     }
+}
+
+/// Tiles of a rank's box are those of a grid of its own, whatever tiles the box cuts.
+pub fn tiles_of_boxes_are_those_by_hand<S: TileFactors>(make: MakeShare<S>) {
+    let cells = [13, 7, 9];
+    let n: usize = cells.iter().product();
+    let (a, x) = (system(cells, true), Random(17).numbers(n));
+    let tile = [8, 4, 2];
+    let options = BlockTilesOptions { tile: TileShape::Box(tile), ..BlockTilesOptions::default() };
+    let boxes = krylith_core::partition::GridBoxes::new(cells, 4, Some([2, 2, 1])).unwrap();
+    let parts = split(&Terms::bsr(&a), &Partition::boxes(cells, 4, Some([2, 2, 1])).unwrap()).unwrap();
+    let work = |comm: Arc<dyn Communicator>| {
+        let (part, edges) = (&parts[comm.rank()], boxes.edges(comm.rank()));
+        let own = edges.map(|edge| edge.len());
+        let space = make(&comm, part.rows.len())?;
+        let p = BlockTiles::new(&space, &part.terms, own, options)?;
+        let alone = stencil(own, &|i, j| entry(&a, part.rows[i] as usize, part.rows[j] as usize));
+        let reference = Reference::new(&alone, own, tile, TileFactor::Ic0);
+        let x: Vec<f64> = part.rows.iter().map(|&i| x[i as usize]).collect();
+        let d = distance(&applied(&space, &p, &x), &reference.solve(&x));
+        assert!(d <= 1e-12, "rank {}: {d:e}", comm.rank());
+        Ok(())
+    };
+    Team::run(4, |comm| work(comm)).unwrap();
 }
 
 /// Prints an application's time on a GPU, its bytes and their share of the bandwidth, compared with ILDU(0)

@@ -62,6 +62,9 @@ pub fn tiles_of_ranks() {
     let alone = |n: usize| Cuda::new(&all_gpus()[0], n).unwrap();
     for transport in [Transport::Auto, Transport::Nccl] {
         conformance::block_tiles::tiles_of_ranks(&counts_for(transport), &alone, &share(transport));
+        if counts_for(transport).contains(&4) {
+            conformance::block_tiles::tiles_of_boxes_are_those_by_hand(&share(transport));
+        }
     }
 }
 
@@ -209,18 +212,25 @@ pub fn runs_are_cut_on_the_gpus() {
         }
         Bsr::new(block, n, n, row_ptr, col, values).unwrap()
     };
-    for (grid, block, precond) in [
-        ([8, 8, 32], 1, "ildu:rows=64"),
-        ([5, 3, 40], 3, "ildu:rows=60"),
-        ([7, 6, 33], 2, "jacobi"),
-        ([40, 1, 1], 4, "none"),
-        ([3, 3, 1], 1, "ildu:rows=4"), // boxes cannot be shared evenly: the host cuts
+    for (grid, block, precond, partition) in [
+        ([8, 8, 32], 1, "ildu:rows=64", "auto"),
+        ([5, 3, 40], 3, "ildu:rows=60", "auto"),
+        ([7, 6, 33], 2, "jacobi", "auto"),
+        ([40, 1, 1], 4, "none", "auto"),
+        ([3, 3, 1], 1, "ildu:rows=4", "auto"), // boxes cannot be shared evenly: the host cuts
+        ([8, 8, 32], 1, "ildu:rows=64", "boxes:2x1x1"), // the host cuts boxes, with whole subdomains
+        ([7, 6, 33], 2, "jacobi", "boxes:1x2x1"),
+        ([5, 3, 40], 3, "none", "boxes"),
     ] {
         let (a, new) = (stencil(grid, block, 5), stencil(grid, block, 6));
         let rhs = common::Random(7).numbers(a.rows());
         let solve = |a: &Bsr, new: &[Numbers], device: &str| {
-            let options =
-                format!("device={device} precond={precond} method=bicgstab rtol=1e-10 equilibrate=true");
+            // One GPU has no boxes.
+            let partition = if device.contains(',') { partition } else { "auto" };
+            let options = format!(
+                "device={device} precond={precond} partition={partition} method=bicgstab rtol=1e-10 \
+                 equilibrate=true"
+            );
             let problem = Problem::bsr(a).unwrap().with_grid(grid).unwrap();
             let mut solver = Solver::new(&problem, &options.parse().unwrap()).unwrap();
             let mut all = Vec::new();
@@ -254,7 +264,7 @@ pub fn runs_are_cut_on_the_gpus() {
                 }
             };
             let found = solve(matrix, &[new, new], "cuda:0,1");
-            let even = precond != "ildu:rows=4";
+            let even = precond != "ildu:rows=4" && partition == "auto";
             assert_eq!(found[0].2.contains("cut on the devices"), even, "{grid:?}: {}", found[0].2);
             for ((x, iterations, _), (y, wanted, _)) in
                 found.iter().zip([&expected[0], &expected[1], &expected[1]])

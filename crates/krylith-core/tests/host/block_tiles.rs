@@ -5,7 +5,7 @@ use crate::conformance::block_tiles::stencil;
 use krylith_core::comm::{Communicator, Team};
 use krylith_core::matrix::Bsr;
 use krylith_core::operator::Terms;
-use krylith_core::partition::{assign_planes, split};
+use krylith_core::partition::{Partition, assign_planes, split};
 use krylith_core::precond::{PrecondInfo, Value};
 use krylith_core::{Problem, Result, Solver};
 use std::sync::Arc;
@@ -65,9 +65,13 @@ fn tiles_are_the_same_on_any_number_of_ranks_and_threads() {
     let (alone, x, _) = solved(&whole, &b, &format!("{options} threads=1")).unwrap();
     let two = solved(&whole, &b, &format!("{options} threads=2")).unwrap();
     assert!(two.0 == alone && two.1 == x, "other numbers on two threads");
-    for ranks in [2, 4] {
+    // Planes in whole tiles, and boxes of 23×4×16 cells.
+    for ranks in [2, 4, 6] {
         let terms = Terms::bsr(&a);
-        let partition = assign_planes(&terms, CELLS, ranks, 4).unwrap().unwrap().partition;
+        let partition = match ranks {
+            6 => Partition::boxes(CELLS, 6, Some([1, 3, 2])).unwrap(),
+            _ => assign_planes(&terms, CELLS, ranks, 4).unwrap().unwrap().partition,
+        };
         let parts = split(&terms, &partition).unwrap();
         let work = |comm: Arc<dyn Communicator>| {
             let part = &parts[comm.rank()];
@@ -97,7 +101,7 @@ fn rows_that_are_no_box_are_refused() {
     // Half of a plane more for the first rank.
     let terms = Terms::bsr(&a);
     let owner = (0..a.rows()).map(|i| u32::from(i >= a.rows() / 2 + 100)).collect();
-    let parts = split(&terms, &krylith_core::partition::Partition::new(owner, 2).unwrap()).unwrap();
+    let parts = split(&terms, &Partition::new(owner, 2).unwrap()).unwrap();
     let work = |comm: Arc<dyn Communicator>| {
         let part = &parts[comm.rank()];
         let problem = Problem::local(comm, part.rows.clone(), part.terms.clone())?.with_grid(CELLS)?;

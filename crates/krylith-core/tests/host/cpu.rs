@@ -228,6 +228,7 @@ fn tiles_of_ranks_are_those_of_one() {
         Ok(Cpu::distributed(n, pool, comm.clone()))
     };
     conformance::block_tiles::tiles_of_ranks(&[1, 2, 4, 5], &|n| eager(n, 2), &share);
+    conformance::block_tiles::tiles_of_boxes_are_those_by_hand(&share);
 }
 
 #[test]

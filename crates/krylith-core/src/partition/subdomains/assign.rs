@@ -1,15 +1,18 @@
 //! Assignment of block rows and subdomains to ranks.
 //!
 //! If a process holds the whole system, it is cut into subdomains first, and ranks own whole subdomains: the
-//! preconditioner then does not depend on the number of ranks. If no rank holds the whole, boxes of a grid
-//! are still the same, provided that runs of rows end between boxes. Otherwise each rank cuts its own rows,
-//! and the reason says so.
+//! preconditioner then does not depend on the number of ranks. If no rank holds the whole, or the user asked
+//! for boxes of ranks, boxes of a grid are still the same, provided that ranks end between them. Otherwise
+//! each rank cuts its own rows, and the reason says so.
 
 use super::{CutGraph, Subdomains, boxes};
 use crate::comm::Communicator;
 use crate::matrix::Bsr;
 use crate::operator::Terms;
-use crate::partition::{Partition, PartitionSpec, RowNumbers, SubdomainCut, choose};
+use crate::partition::{MANY_GHOSTS, boxes_reason, most_ghosts};
+use crate::partition::{
+    Partition, PartitionSpec, RowNumbers, SubdomainCut, box_of, boxes_are_better, choose,
+};
 use crate::{Error, Result};
 use rayon::prelude::*;
 use std::borrow::Cow;
@@ -100,7 +103,8 @@ impl Distribution {
     }
 }
 
-/// Assigns block rows to ranks; if a preconditioner uses subdomains, whole subdomains.
+/// Assigns block rows to ranks; if a preconditioner uses subdomains, whole subdomains. Boxes of a grid that
+/// the user asked for stay boxes, even if they cut subdomains of the whole grid.
 ///
 /// # Errors
 /// As [`choose`]; a cut into subdomains that does not fit the system.
@@ -116,9 +120,48 @@ pub fn assign(
     let without = Distribution { partition, subdomains: None, reason };
     let Some(spec) = spec else { return Ok(without) };
     let (all, why) = of_whole(terms, coordinates, grid, spec)?;
-    let Some(partition) = to_ranks(terms, &all, &without.partition)? else { return Ok(without) };
+    let partition = match wanted {
+        _ if within(&all, &without.partition) => without.partition,
+        PartitionSpec::Boxes(_) => return Ok(without),
+        _ => match to_ranks(terms, &all, &without.partition)? {
+            Some(partition) => partition,
+            None => return Ok(without),
+        },
+    };
     let reason = format!("{}, by whole subdomains", without.reason);
     Ok(Distribution { partition, subdomains: Some((spec, all, why)), reason })
+}
+
+/// Assigns the rows of a system that one process holds as a whole, for a preconditioner with these subdomains
+/// or with tiles of this many planes of the grid.
+///
+/// # Errors
+/// As [`assign`]; a grid with another number of cells than block rows, for tiles.
+pub fn assign_whole(
+    terms: &Terms,
+    coordinates: Option<&[[f64; 3]]>,
+    grid: Option<[usize; 3]>,
+    ranks: usize,
+    wanted: PartitionSpec,
+    spec: Option<SubdomainSpec>,
+    planes: Option<usize>,
+) -> Result<Distribution> {
+    if let (PartitionSpec::Auto, Some(planes), Some(grid)) = (wanted, planes, grid)
+        && let Some(slabs) = assign_planes(terms, grid, ranks, planes)?
+    {
+        let ghosts = most_ghosts(terms, &slabs.partition)?;
+        if ghosts <= MANY_GHOSTS {
+            return Ok(slabs);
+        }
+        let Ok(boxes) = Partition::boxes(grid, ranks, None) else { return Ok(slabs) };
+        let fewer = most_ghosts(terms, &boxes)?;
+        if !boxes_are_better(ghosts, fewer) {
+            return Ok(slabs);
+        }
+        let reason = boxes_reason(fewer, ghosts, "planes");
+        return Ok(Distribution { partition: boxes, subdomains: None, reason });
+    }
+    assign(terms, coordinates, grid, ranks, wanted, spec)
 }
 
 /// Assigns whole planes of a grid to ranks, in runs along z of a multiple of `planes` planes, if there are
@@ -193,12 +236,13 @@ pub fn of_rank(
     spec: SubdomainSpec,
 ) -> Result<(Subdomains, String)> {
     if let Some(grid) = grid {
-        let run = numbers.as_run().map(|run| run.start as usize..run.end as usize);
-        let slab = run.and_then(|run| boxes::of_slab(grid, run, spec));
-        let mut without = [f64::from(u8::from(slab.is_none()))];
+        let found = box_of(grid, numbers).and_then(|own| boxes::of_box(grid, &own, spec));
+        let of_whole = found.as_ref().is_some_and(|found| found.of_whole);
+        let mut without = [found.is_none(), !of_whole].map(|is| f64::from(u8::from(is)));
         comm.sum(&mut without)?;
-        if let Some((subdomains, size)) = slab.filter(|_| without[0] == 0.0) {
-            return Ok((subdomains, boxes_of(size)));
+        if let Some(found) = found.filter(|_| without[0] == 0.0) {
+            let follow = if without[1] == 0.0 { "" } else { "; subdomains follow ranks" };
+            return Ok((found.subdomains, boxes_of(found.size) + follow));
         }
     }
     let points = own_points(coordinates, numbers, terms.block_rows());
@@ -254,6 +298,21 @@ fn to_ranks(terms: &Terms, subdomains: &Subdomains, near: &Partition) -> Result<
         (before, given) = (before + weight, given + 1);
     }
     Partition::new(owner, ranks).map(Some)
+}
+
+/// Returns true if each subdomain belongs to one rank, and each rank has some.
+fn within(subdomains: &Subdomains, partition: &Partition) -> bool {
+    let owner = |p: usize| {
+        let mut owners = subdomains.rows(p).iter().map(|&i| partition.owner[i as usize]);
+        let first = owners.next();
+        first.filter(|_| owners.all(|rank| Some(rank) == first))
+    };
+    let owners: Option<Vec<u32>> = (0..subdomains.count()).into_par_iter().map(owner).collect();
+    owners.is_some_and(|owners| {
+        let mut some = vec![false; partition.ranks];
+        owners.iter().for_each(|&rank| some[rank as usize] = true);
+        some.iter().all(|&some| some)
+    })
 }
 
 /// Returns the subdomains of one rank's rows in local numbers. The rows are ascending, and the rank owns
@@ -329,5 +388,57 @@ mod tests {
         }
         let few = Subdomains::from_labels(&labels.iter().map(|p| p / 2).collect::<Vec<_>>(), 3).unwrap();
         assert!(to_ranks(&terms, &few, &near).unwrap().is_none());
+    }
+
+    /// A 7-point pattern on a grid.
+    fn grid(sizes: [usize; 3]) -> Bsr {
+        let ([nx, ny, nz], mut row_ptr, mut col) = (sizes, vec![0], Vec::new());
+        for i in 0..nx * ny * nz {
+            let at = [i % nx, i / nx % ny, i / nx / ny];
+            let steps = [1, nx, nx * ny];
+            col.extend((0..3).rev().filter(|&d| at[d] > 0).map(|d| (i - steps[d]) as u32));
+            col.push(i as u32);
+            col.extend((0..3).filter(|&d| at[d] + 1 < sizes[d]).map(|d| (i + steps[d]) as u32));
+            row_ptr.push(col.len());
+        }
+        let (n, values) = (row_ptr.len() - 1, vec![1.0; col.len()]);
+        Bsr::new(1, n, n, row_ptr, col, values).unwrap()
+    }
+
+    #[test]
+    fn boxes_that_were_asked_for_stay_boxes() {
+        let (a, sizes) = (grid([8, 8, 8]), Some([8, 8, 8]));
+        let terms = Terms::bsr(&a);
+        let spec = Some(SubdomainSpec { cut: SubdomainCut::Auto, rows: 64 });
+        let wanted: PartitionSpec = "boxes:2x2x2".parse().unwrap();
+        let boxes = Partition::boxes([8, 8, 8], 8, Some([2, 2, 2])).unwrap();
+        let all = assign(&terms, None, sizes, 8, wanted, spec).unwrap();
+        assert_eq!((all.partition.owner == boxes.owner, all.subdomains.is_some()), (true, true));
+        // Boxes of 8×8×3, 8×8×2 and 8×8×3 nodes cut those of 4×4×4.
+        let all = assign(&terms, None, sizes, 3, "boxes:1x1x3".parse().unwrap(), spec).unwrap();
+        let boxes = Partition::boxes([8, 8, 8], 3, Some([1, 1, 3])).unwrap();
+        assert_eq!((all.partition.owner == boxes.owner, all.subdomains.is_none()), (true, true));
+        let all = assign(&terms, None, sizes, 3, PartitionSpec::Auto, spec).unwrap();
+        assert!(all.subdomains.is_some() && all.reason.contains("by whole subdomains"), "{}", all.reason);
+    }
+
+    #[test]
+    fn tiles_take_planes_or_boxes_with_fewer_ghosts() {
+        let (a, sizes) = (grid([8, 8, 16]), Some([8, 8, 16]));
+        let terms = Terms::bsr(&a);
+        let of = |ranks, wanted, planes| {
+            assign_whole(&terms, None, sizes, ranks, wanted, None, Some(planes)).unwrap()
+        };
+        let (few, many) = (of(2, PartitionSpec::Auto, 2), of(16, PartitionSpec::Auto, 1));
+        assert!(few.reason.contains("planes of the grid, in runs of 2"), "{}", few.reason);
+        // Slabs of one plane have two ghosts a node; boxes of 4×4×4 nodes have five faces of 16 at most.
+        assert_eq!(many.partition, Partition::boxes([8, 8, 16], 16, Some([2, 2, 4])).unwrap());
+        assert!(
+            many.reason.contains("at most 1.00 ghosts per node; planes would have 2.00"),
+            "{}",
+            many.reason
+        );
+        let rows = of(16, "rows".parse().unwrap(), 1);
+        assert_eq!(rows.partition, Partition::by_rows(1024, 16).unwrap());
     }
 }

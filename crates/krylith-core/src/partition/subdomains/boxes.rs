@@ -1,31 +1,55 @@
 //! Boxes of a grid as subdomains: they cut the fewest couplings, and do not depend on the number of ranks if
-//! runs of rows end between boxes.
+//! the rows of each rank consist of whole boxes.
 
 use super::{SubdomainCut, SubdomainSpec, Subdomains};
-use crate::partition::contiguous;
+use crate::partition::{GridBoxes, RowNumbers, box_of, contiguous};
 use std::ops::Range;
 
-/// Returns the boxes of the whole grid that form a run of its rows; `None` if the run cuts a box.
-pub(super) fn of_slab(
-    grid: [usize; 3],
-    run: Range<usize>,
-    spec: SubdomainSpec,
-) -> Option<(Subdomains, [usize; 3])> {
-    let [nx, ny, nz] = grid;
-    let wanted = wanted(spec) && nx * ny * nz > spec.rows;
-    let Range { start: first, end } = run;
+/// Subdomains of the box of a grid that a rank owns.
+pub(super) struct OfBox {
+    /// The subdomains, in local numbers.
+    pub subdomains: Subdomains,
+    /// The edge lengths of their boxes.
+    pub size: [usize; 3],
+    /// True if they are the boxes of the whole grid, so that they do not depend on the ranks.
+    pub of_whole: bool,
+}
+
+/// Cuts a rank's box of a grid into boxes; `None` if boxes do not fit the request. They are those of the
+/// whole grid if the rank's box cuts none of them.
+pub(super) fn of_box(grid: [usize; 3], own: &[Range<usize>; 3], spec: SubdomainSpec) -> Option<OfBox> {
+    let edges = own.clone().map(|edge| edge.len());
+    if !wanted(spec) || edges.contains(&0) || grid.iter().product::<usize>() <= spec.rows {
+        return None;
+    }
     let size = box_size(grid, spec.rows);
-    let layer = nx * ny * size[2];
-    let fits =
-        first < end && first.is_multiple_of(layer) && (end.is_multiple_of(layer) || end == nx * ny * nz);
-    (wanted && fits).then(|| (Subdomains::boxes([nx, ny, (end - first) / (nx * ny)], size), size))
+    let of_whole = (0..3).all(|axis| {
+        let between = |at: usize| at.is_multiple_of(size[axis]) || at == grid[axis];
+        between(own[axis].start) && between(own[axis].end)
+    });
+    let size = if of_whole { size } else { box_size(edges, spec.rows) };
+    Some(OfBox { subdomains: Subdomains::boxes(edges, size), size, of_whole })
 }
 
 /// Returns true if equal runs of rows of a grid on `ranks` ranks consist of whole boxes. Subdomains are then
 /// the same as on one rank, even if each rank holds only its own rows.
 pub fn slabs_fit(grid: [usize; 3], spec: SubdomainSpec, ranks: usize) -> bool {
     let nodes = grid.iter().product();
-    (0..ranks).all(|rank| of_slab(grid, contiguous(nodes, rank, ranks), spec).is_some())
+    let own = |rank: usize| {
+        let run = contiguous(nodes, rank, ranks);
+        box_of(grid, RowNumbers::Run { first: run.start as u64, count: run.len() })
+    };
+    fit(grid, spec, (0..ranks).map(own))
+}
+
+/// Returns true if each box of ranks consists of whole boxes of subdomains.
+pub fn boxes_fit(grid: [usize; 3], spec: SubdomainSpec, boxes: &GridBoxes) -> bool {
+    fit(grid, spec, (0..boxes.ranks()).map(|rank| Some(boxes.edges(rank))))
+}
+
+fn fit(grid: [usize; 3], spec: SubdomainSpec, own: impl Iterator<Item = Option<[Range<usize>; 3]>>) -> bool {
+    own.into_iter()
+        .all(|own| own.and_then(|own| of_box(grid, &own, spec)).is_some_and(|found| found.of_whole))
 }
 
 /// Returns the number of rows of a layer of boxes, if boxes are the subdomains of the whole grid: runs of
@@ -112,11 +136,40 @@ mod tests {
         let (grid, spec) = ([8, 8, 16], SubdomainSpec { cut: SubdomainCut::Auto, rows: 64 });
         assert!(slabs_fit(grid, spec, 2) && slabs_fit(grid, spec, 4) && !slabs_fit(grid, spec, 3));
         let (whole, _) = of_grid(grid, 1024, spec).unwrap();
-        let (own, size) = of_slab(grid, 512..1024, spec).unwrap();
-        assert_eq!((size, own.count()), ([4, 4, 4], 8));
+        let found = of_box(grid, &[0..8, 0..8, 8..16], spec).unwrap();
+        assert_eq!((found.size, found.subdomains.count(), found.of_whole), ([4, 4, 4], 8, true));
         for p in 0..8 {
-            let rows: Vec<u32> = own.rows(p).iter().map(|i| i + 512).collect();
+            let rows: Vec<u32> = found.subdomains.rows(p).iter().map(|i| i + 512).collect();
             assert_eq!(rows, whole.rows(8 + p));
         }
+    }
+
+    #[test]
+    fn boxes_of_ranks_are_cut_into_boxes() {
+        let (grid, spec) = ([8, 8, 16], SubdomainSpec { cut: SubdomainCut::Geometric, rows: 64 });
+        let (whole, _) = of_grid(grid, 1024, spec).unwrap();
+        // Ranks with whole boxes have those of the whole grid.
+        let boxes = GridBoxes::new(grid, 8, Some([2, 2, 2])).unwrap();
+        assert!(boxes_fit(grid, spec, &boxes));
+        let mut found: Vec<Vec<u32>> = Vec::new();
+        for rank in 0..8 {
+            let (rows, own) = (boxes.rows(rank), of_box(grid, &boxes.edges(rank), spec).unwrap());
+            let subdomains = own.subdomains;
+            let global = |p| subdomains.rows(p).iter().map(|&i| rows[i as usize] as u32).collect();
+            found.extend((0..subdomains.count()).map(global));
+        }
+        found.sort();
+        let mut expected: Vec<Vec<u32>> = (0..whole.count()).map(|p| whole.rows(p).to_vec()).collect();
+        expected.sort();
+        assert_eq!(found, expected);
+        // A box of 8×8×6 nodes cuts subdomains of 4×4×4: it gets its own, of at most 64 nodes.
+        let own = of_box(grid, &[0..8, 0..8, 0..6], spec).unwrap();
+        assert_eq!((own.size, own.subdomains.count(), own.of_whole), ([4, 4, 3], 8, false));
+        assert!(!boxes_fit(grid, spec, &GridBoxes::new(grid, 3, Some([1, 1, 3])).unwrap()));
+        // A method without boxes, and a system that is one subdomain.
+        assert!(
+            of_box(grid, &[0..8, 0..8, 0..8], SubdomainSpec { cut: SubdomainCut::Runs, ..spec }).is_none()
+        );
+        assert!(of_box(grid, &[0..8, 0..8, 0..8], SubdomainSpec { rows: 1024, ..spec }).is_none());
     }
 }

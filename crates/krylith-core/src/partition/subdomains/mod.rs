@@ -8,13 +8,13 @@ mod assign;
 mod boxes;
 
 pub(crate) use assign::of_whole_on;
-pub use assign::{Distribution, LocalSubdomains, SubdomainSpec, assign, assign_planes, of_rank, of_whole};
+pub use assign::{Distribution, LocalSubdomains, SubdomainSpec, assign_whole, of_rank, of_whole};
+pub use assign::{assign, assign_planes};
 #[cfg(feature = "cuda")]
 pub(crate) use boxes::layer;
-pub use boxes::slabs_fit;
+pub use boxes::{boxes_fit, slabs_fit};
 
-use super::adjacency::Adjacency;
-use super::{contiguous, curve, multilevel};
+use super::{adjacency::Adjacency, contiguous, curve, multilevel};
 use crate::matrix::Bsr;
 use crate::operator::Terms;
 use crate::{Error, Result};

@@ -3,8 +3,8 @@
 
 use super::{Boxed, PrecondInfo, Value, numbered};
 use crate::comm::agree;
-use crate::halo::RowNumbers;
 use crate::operator::Terms;
+use crate::partition::box_of;
 use crate::precond::{BlockTiles, BlockTilesOptions, TileFactor, TileSpec};
 use crate::problem::LocalProblem;
 use crate::profile::{self, SetupPart};
@@ -12,7 +12,6 @@ use crate::solver::SolverSpace;
 use crate::space::Precision;
 use crate::text::{plural, seconds};
 use crate::{Error, Result};
-use rayon::prelude::*;
 use std::time::Instant;
 
 /// Factorises the tiles of own rows, which form a box of the grid.
@@ -89,33 +88,15 @@ fn local_box(local: &LocalProblem) -> Result<[usize; 3]> {
             ))),
         };
     };
-    let grid = local.grid.filter(|grid| grid.iter().all(|&n| n > 0));
-    let [nx, ny, _] = grid.ok_or_else(no_grid)?.map(|n| n as u64);
-    if rows == 0 {
-        return Ok([0; 3]);
-    }
-    let (first, last) = (numbers.at(0), numbers.at(rows - 1));
-    let cell = |number: u64| [number % nx, number / nx % ny, number / nx / ny];
-    let (from, to) = (cell(first), cell(last));
-    let cells: [u64; 3] = std::array::from_fn(|k| (to[k] + 1).saturating_sub(from[k]));
-    let number = |i: u64| {
-        let at = [i % cells[0], i / cells[0] % cells[1], i / cells[0] / cells[1]];
-        from[0] + at[0] + nx * (from[1] + at[1] + ny * (from[2] + at[2]))
-    };
-    let [x, y, z] = cells;
-    // For a run of rows it is enough to check both ends.
-    let box_of_run = x == nx && (y == ny || z == 1) || (y == 1 && z == 1);
-    let is_box = || match numbers {
-        RowNumbers::Run { .. } => box_of_run,
-        RowNumbers::List(list) => list.par_iter().enumerate().all(|(i, &own)| own == number(i as u64)),
-    };
-    let fits = x * y * z == rows as u64 && is_box();
-    match fits {
-        true => Ok(cells.map(|n| n as usize)),
-        false => Err(Error::Unsupported(format!(
+    let grid = local.grid.filter(|grid| grid.iter().all(|&n| n > 0)).ok_or_else(no_grid)?;
+    match box_of(grid, numbers) {
+        Some(edges) => Ok(edges.map(|edge| edge.len())),
+        None => Err(Error::Unsupported(format!(
             "block-jacobi needs each rank to own a box of the grid, numbered with x fastest; rank {} \
-             ({rows} rows from {first} to {last}) does not: cut the grid into boxes, or use ildu",
-            local.comm.rank()
+             ({rows} rows from {} to {}) does not: cut the grid into boxes with partition=boxes, or use ildu",
+            local.comm.rank(),
+            numbers.at(0),
+            numbers.at(rows - 1)
         ))),
     }
 }
