@@ -9,16 +9,17 @@ use krylith_core::comm::{self, Communicator};
 use krylith_core::io::parts::{BlockSource, ReadRows, read_rows};
 use krylith_core::operator::Terms;
 use krylith_core::partition::{
-    MANY_GHOSTS, Part, PartitionSpec, Partitioner, assign, assign_planes, distribute, enough_rows, slabs_fit,
-    split,
+    BoxesOfRuns, MANY_GHOSTS, Part, PartitionSpec, Partitioner, Rows, assign_whole, boxes_fit, distribute,
+    enough_rows, slabs_fit, split, to_boxes,
 };
 use std::path::Path;
 use std::sync::Arc;
 
 /// Loads this rank's share of a system. Collective.
 ///
-/// If the partition allows it, each rank generates only its rows of a generated problem, or reads only its
-/// rows of a file whose format supports that. No rank then holds the whole system. Otherwise every rank reads
+/// If the partition allows it, each rank generates only some rows of a generated problem, or reads only some
+/// rows of a file whose format supports that. These are its own, or travel to the rank whose box of the grid
+/// contains them. No rank then holds the whole system. Otherwise every rank reads
 /// or generates the whole system and keeps its own rows; the `reason` of the share says so.
 ///
 /// # Errors
@@ -34,7 +35,7 @@ pub fn load(
     let wanted = given.partition.unwrap_or_default();
     if let Some(text) = system::spec(path)
         && user == Ordering::Interleaved
-        && wanted == PartitionSpec::Auto
+        && matches!(wanted, PartitionSpec::Auto | PartitionSpec::Boxes(_))
         && let Some(system) = generated(comm, text, block, given)?
     {
         return Ok(system);
@@ -42,7 +43,8 @@ pub fn load(
     if !system::is_problem(path) && user == Ordering::Interleaved {
         let way = match wanted {
             PartitionSpec::Auto => Some(Partitioner::Nonzeros),
-            PartitionSpec::Boxes(_) => None,
+            // Rows travel to their boxes.
+            PartitionSpec::Boxes(_) => Some(Partitioner::Rows),
             PartitionSpec::By(way) => {
                 Some(way).filter(|w| matches!(w, Partitioner::Rows | Partitioner::Nonzeros))
             }
@@ -60,12 +62,7 @@ pub fn load(
         let points = whole.coordinates.as_deref();
         let precond = given.or(&whole.solver);
         let spec = precond.subdomains(terms.block() * terms.stages());
-        let planes = precond.planes().zip(whole.grid).filter(|_| wanted == PartitionSpec::Auto);
-        let planes = planes.map(|(planes, grid)| assign_planes(&terms, grid, comm.size(), planes));
-        let all = match planes.transpose()?.flatten() {
-            Some(planes) => planes,
-            None => assign(&terms, points, whole.grid, comm.size(), wanted, spec)?,
-        };
+        let all = assign_whole(&terms, points, whole.grid, comm.size(), wanted, spec, precond.planes())?;
         let part = split(&terms, &all.partition)?.swap_remove(comm.rank());
         let subdomains = all.local(&part.rows)?;
         Ok((part, subdomains, all.reason))
@@ -97,20 +94,26 @@ fn by_parts(
     way: Partitioner,
     given: &Options,
 ) -> Result<Option<System>> {
-    let auto = given.partition.unwrap_or_default() == PartitionSpec::Auto;
+    let wanted = given.partition.unwrap_or_default();
+    let auto = wanted == PartitionSpec::Auto;
     let (read, size) = (read_rows(&**comm, path, block, way), comm.size());
-    let ReadRows { rows, nodes, format, stored, block_source, rhs, coordinates, solver, whole } =
+    let ReadRows { mut rows, nodes, format, stored, block_source, mut rhs, mut coordinates, solver, whole } =
         ranks::together(read.map_err(|e| system::missing(path, e)))?;
     ranks::together(enough_rows(nodes, size).map_err(Failure::from))?;
     let (b, stages) = (rows.block, rows.terms[0].0.rows());
     if auto && stored <= CUT_WHOLE && given.or(&solver).subdomains(b * stages).is_some() {
         return Ok(None);
     }
+    let boxes =
+        ranks::together(BoxesOfRuns::choose(&**comm, &rows, nodes, None, wanted).map_err(Failure::from))?;
+    if let Some(found) = &boxes {
+        rows = travel(&**comm, found, rows, rhs.as_mut(), coordinates.as_mut())?;
+    }
     let numbers = rows.numbers.clone();
     let Part { terms, halo, .. } = distribute(&**comm, rows)?;
     let own = halo.ghosts as f64 / halo.own.max(1) as f64;
     let ghosts = comm::largest(&**comm, own)?;
-    if auto && ghosts > MANY_GHOSTS && stored <= SMALL {
+    if auto && boxes.is_none() && ghosts > MANY_GHOSTS && stored <= SMALL {
         return Ok(None);
     }
     let (block_reason, block_detected) = match block_source {
@@ -119,7 +122,10 @@ fn by_parts(
         BlockSource::Detected(found) => (system::detected(found), true),
     };
     let kept = if whole.is_empty() { "each rank reads its rows".into() } else { whole.join("; ") };
-    let reason = format!("partition by {}: at most {ghosts:.2} ghosts a node; {kept}", way.name());
+    let reason = match &boxes {
+        Some(found) => format!("{}; each rank reads some rows, which travel to their boxes", found.reason),
+        None => format!("partition by {}: at most {ghosts:.2} ghosts a node; {kept}", way.name()),
+    };
     Ok(Some(System {
         label: krylith_core::text::name(path),
         name: path.display().to_string(),
@@ -129,7 +135,7 @@ fn by_parts(
         order: Order { block: b, nodes, stages, user: Ordering::Interleaved },
         own_rhs: rhs.map(|b| vec![b]),
         coordinates,
-        grid: None,
+        grid: boxes.map(|found| found.grid),
         fields: Vec::new(),
         matrices: Vec::new(),
         solver,
@@ -148,8 +154,9 @@ fn generated(
     given: &Options,
 ) -> Result<Option<System>> {
     let (rank, size) = (comm.rank(), comm.size());
-    let generated =
+    let mut generated =
         ranks::together(krylith_problems::generate_rows(text, rank, size).map_err(Failure::from))?;
+    let wanted = given.partition.unwrap_or_default();
     let (b, nodes) = (generated.rows.block, generated.nodes);
     let refused = if block.is_some_and(|block| block != b) {
         Err(Failure::usage(format!(
@@ -164,9 +171,16 @@ fn generated(
     let kronecker = generated.rows.terms.len() > 1;
     let mut stored = [generated.rows.terms.iter().map(|t| t.1.values.len()).sum::<usize>() as f64];
     comm.sum(&mut stored)?;
+    let boxes = BoxesOfRuns::choose(&**comm, &generated.rows, nodes, generated.grid, wanted);
+    let boxes = ranks::together(boxes.map_err(|e| Failure::from(e).within(text)))?;
+    let small = stored[0] <= CUT_WHOLE as f64;
     if let Some(spec) = given.subdomains(b * stages)
-        && stored[0] <= CUT_WHOLE as f64
-        && !generated.grid.is_some_and(|grid| slabs_fit(grid, spec, size))
+        && wanted == PartitionSpec::Auto
+        && small
+        && !generated.grid.is_some_and(|grid| match &boxes {
+            Some(found) => boxes_fit(grid, spec, &found.boxes),
+            None => slabs_fit(grid, spec, size),
+        })
     {
         return Ok(None);
     }
@@ -174,11 +188,21 @@ fn generated(
     let ends = |planes: usize, [nx, ny, _]: [usize; 3]| {
         (1..size).all(|rank| (nodes * rank / size).is_multiple_of(nx * ny * planes))
     };
-    if let (Some(planes), Some(grid)) = (given.planes(), generated.grid)
-        && stored[0] <= CUT_WHOLE as f64
+    if let (Some(planes), Some(grid), None) = (given.planes(), generated.grid, &boxes)
+        && small
         && !ends(planes, grid)
     {
         return Ok(None);
+    }
+    let reason = match &boxes {
+        None => "each rank generates its rows".into(),
+        Some(found) => {
+            format!("{}; each rank generates some rows, which travel to their boxes", found.reason)
+        }
+    };
+    if let Some(found) = &boxes {
+        let (rhs, coordinates) = (Some(&mut generated.rhs), generated.coordinates.as_mut());
+        generated.rows = travel(&**comm, found, generated.rows, rhs, coordinates)?;
     }
     let numbers = generated.rows.numbers.clone();
     let Part { terms, .. } = distribute(&**comm, generated.rows)?;
@@ -203,13 +227,25 @@ fn generated(
         solver: Options::default(),
         block_reason: "the problem's own".into(),
         block_detected: false,
-        share: Share {
-            comm: comm.clone(),
-            numbers: Some(numbers),
-            reason: "each rank generates its rows".into(),
-            subdomains: None,
-        },
+        share: Share { comm: comm.clone(), numbers: Some(numbers), reason, subdomains: None },
     }))
+}
+
+/// Sends rows to the ranks that own their boxes, with their right-hand side and coordinates. Collective.
+fn travel(
+    comm: &dyn Communicator,
+    found: &BoxesOfRuns,
+    rows: Rows,
+    rhs: Option<&mut Vec<f64>>,
+    coordinates: Option<&mut Vec<[f64; 3]>>,
+) -> Result<Rows> {
+    let mut flat: Vec<f64> = coordinates.iter().flat_map(|points| points.iter().flatten().copied()).collect();
+    let mut along: Vec<&mut Vec<f64>> = rhs.into_iter().chain([&mut flat]).collect();
+    let rows = to_boxes(comm, &found.boxes, rows, &mut along)?;
+    if let Some(points) = coordinates {
+        *points = flat.as_chunks().0.to_vec();
+    }
+    Ok(rows)
 }
 
 /// Gathers a vector with `run` numbers per node on rank 0; other ranks get an empty vector. Collective.

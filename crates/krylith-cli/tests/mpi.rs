@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 fn main() -> ExitCode {
     let mut args = Arguments::from_args();
     args.test_threads = Some(1); // the ranks of one job already outnumber the cores
-    let tests: [(&str, fn()); 8] = [
+    let tests: [(&str, fn()); 9] = [
         ("ranks_solve_as_one_process", ranks_solve_as_one_process),
         ("subdomains_are_those_of_one_process", subdomains_are_those_of_one_process),
+        ("boxes_are_as_good_as_slabs", boxes_are_as_good_as_slabs),
         ("what_is_wrong_on_any_rank_ends_all_with_its_exit_code", what_is_wrong_on_any_rank_ends_all),
         ("different_inputs_are_refused", different_inputs_are_refused),
         ("a_killed_rank_ends_the_job", a_killed_rank_ends_the_job),
@@ -76,6 +77,8 @@ fn ranks_solve_as_one_process() {
         "duct/system.toml --partition rows",
         "stokes:5x5x5 --precision f32 --rtol 1e-9",
         "laplace:9x8x7,block=2 --rhs random:5 --partition boxes",
+        "grid/system.toml --partition boxes",
+        "stokes:6x5x7,scheme=lobatto-iiic-3 --partition boxes",
         "free.mtx --rhs ends.mtx --nullspace constant --restart 50",
         "grid/system.toml --block 3 --ordering segregated --rhs random:4 --partition graph --share nz:3",
         "laplace:9x8x7,block=2 --rhs random:5 --share lra+rc",
@@ -129,6 +132,7 @@ fn subdomains_are_those_of_one_process() {
     for (system, rows, ranks) in [
         ("laplace:8x8x24", 64, &[1, 2, 3][..]),
         ("laplace:9x8x7", 60, &[2, 3]),
+        ("laplace:16x16x8 --partition boxes", 64, &[4]),
         ("stokes:6x5x7,scheme=radau-iia-2", 20, &[2, 3]),
         ("radiation:7x8x9,components=3", 50, &[3]),
         ("grid/A.mtx --rhs random:3", 60, &[2, 3]),
@@ -159,6 +163,50 @@ fn subdomains_are_those_of_one_process() {
     // Fewer subdomains than ranks: each rank partitions its own rows, and a note says so.
     let ran = on_ranks(launcher, &folder, 2, "solve laplace:6x6x6");
     assert!(ran.works().out.contains("subdomains follow ranks"), "{ran:#?}");
+}
+
+/// Ranks with boxes of a grid, which cut tiles and subdomains of the whole grid, need about as many
+/// iterations as ranks with slabs, and no rank has the whole system. `auto` takes boxes where slabs are thin.
+fn boxes_are_as_good_as_slabs() {
+    let launcher = &launchers::all()[0];
+    let folder = Folder::new();
+    folder.line("problem laplace:17x15x16 --out grid --format mtx").works();
+    let iterations = |system: &str, options: &str| {
+        let ran = on_ranks(launcher, &folder, 4, &format!("solve {system} {options} --report r.json"));
+        ran.works();
+        let report = report(&folder, "r.json");
+        let events = report["events"].to_string();
+        assert!(
+            !(options.contains("boxes") && events.contains("whole system")),
+            "{system} {options}: {events}"
+        );
+        assert_eq!(events.contains("travel to their boxes"), options.contains("boxes"), "{events}");
+        report["iterations"].as_u64().unwrap()
+    };
+    for system in ["laplace:17x15x16", "grid/A.mtx", "stokes:8x7x9", "elasticity:9x7x8"] {
+        let mut preconds = vec!["ildu:rows=64", "jacobi"];
+        if system.starts_with("laplace") {
+            preconds.push("block-jacobi:tile=8x4x4");
+        }
+        for precond in preconds {
+            let options = format!("--precond {precond} --method bicgstab --rtol 1e-8 --device cpu");
+            let slabs = iterations(system, &format!("{options} --partition rows"));
+            let boxes = iterations(system, &format!("{options} --partition boxes:2x2x1"));
+            assert!(boxes.abs_diff(slabs) <= 2 + slabs / 4, "{system} {precond}: {boxes} and {slabs}");
+        }
+    }
+    let ran = on_ranks(launcher, &folder, 4, "solve laplace:20x20x4 --precond jacobi --report r.json");
+    ran.works();
+    let events = report(&folder, "r.json")["events"].to_string();
+    assert!(events.contains("boxes of the grid: at most 0.20 ghosts per node"), "{events}");
+    let refused = |system: &str, named: &str| {
+        let ran = on_ranks(launcher, &folder, 3, &format!("solve {system}"));
+        ran.fails(2, &[named]);
+        assert_eq!(ran.err.matches(named).count(), 1, "{ran:#?}");
+    };
+    refused("random:300 --partition boxes", "structured grid");
+    refused("grid/A.mtx --partition boxes:2x1x1", "2 boxes for 3 ranks");
+    refused("laplace:2x2x2 --partition boxes", "no 3 boxes");
 }
 
 fn what_is_wrong_on_any_rank_ends_all() {
