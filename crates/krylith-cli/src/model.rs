@@ -7,12 +7,14 @@ use crate::system::System;
 use crate::{files, output, partitions, system};
 use krylith_core::Options;
 use krylith_core::method::MethodName;
-use krylith_core::partition::Partitioner;
+use krylith_core::partition::{Partition, PartitionSpec, Partitioner, choose};
 use krylith_core::precond::PrecondSpec;
 use krylith_core::solver::Plan;
 use krylith_core::text::name;
 use krylith_model::report::{self, About, Row, Study};
-use krylith_model::{Applied, Load, Machine, Shape, loads, machines, multilevel, poisson, scaling, spmv};
+use krylith_model::{
+    Applied, Load, Machine, Messages, Shape, loads, machines, multilevel, poisson, scaling, spmv,
+};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -122,7 +124,9 @@ fn pretty(value: &Value) -> String {
 /// A system, and its partitions for several numbers of GPUs.
 struct Shares {
     system: System,
-    way: Partitioner,
+    way: PartitionSpec,
+    /// The reasons for the partitions, a line for each number of GPUs.
+    reasons: Vec<String>,
     /// The number of GPUs, the number of hosts, and the load of each GPU.
     shares: Vec<(usize, usize, Vec<Load>)>,
 }
@@ -139,25 +143,34 @@ impl Shares {
         crate::interrupt::watch()?;
         let system = system::load(system, args.block, Default::default())?;
         let terms = system.operator.terms();
-        let way = args.partition.unwrap_or(Partitioner::Rows);
-        let mut shares = Vec::new();
+        let way = args.partition.unwrap_or_default();
+        let (mut shares, mut reasons) = (Vec::new(), Vec::new());
         for &gpus in &numbers {
             partitions::check(&system, gpus)?;
             let hosts = args.hosts.unwrap_or(gpus.div_ceil(machine.gpus_per_host));
             if hosts > gpus {
                 return Err(Failure::usage(format!("{hosts} hosts for {gpus} GPUs; each host needs a GPU")));
             }
-            let partition = way.partition(&terms, system.coordinates.as_deref(), gpus)?;
+            let points = system.coordinates.as_deref();
+            let (partition, reason) = match gpus {
+                // Boxes of a given shape are those of another number of GPUs.
+                1 => (Partition::by_rows(system.order.nodes, 1)?, String::new()),
+                _ => choose(&terms, points, system.grid, gpus, way)?,
+            };
+            if gpus > 1 {
+                reasons.push(format!("  {gpus} GPUs: {reason}"));
+            }
             shares.push((gpus, hosts, loads(&terms, &partition, hosts)?));
         }
-        Ok(Self { way, shares, system })
+        Ok(Self { way, reasons, shares, system })
     }
 
     fn about(&self, restart: usize) -> About {
         About {
             system: self.system.name.clone(),
             nodes: self.system.order.nodes,
-            partition: self.way.name().into(),
+            partition: self.way.to_string(),
+            reasons: self.reasons.clone(),
             restart,
             command: command(),
         }
@@ -184,7 +197,8 @@ fn predict(args: &ModelArgs, system: &Path, machines: &[Machine], files: &mut Fi
         let shape = Shape::of(&terms, dense);
         for (gpus, hosts, loads) in &shared.shares {
             let times = machine.predict(loads, &shape, dense, restart, *hosts)?;
-            rows.push(Row { gpus: *gpus, hosts: *hosts, dense, times });
+            let messages = Messages::of(loads, &shape);
+            rows.push(Row { gpus: *gpus, hosts: *hosts, dense, times, messages });
         }
     }
     let about = shared.about(restart);
@@ -230,7 +244,8 @@ fn attempt(args: &ModelArgs, system: &Path, machines: &[Machine], files: &mut Fi
             continue;
         }
         let times = machine.iteration(loads, &shape, !structured, &planned.method, &applied, *hosts)?;
-        lines.push(report::Line { gpus: *gpus, hosts: *hosts, times });
+        let messages = Messages::of(loads, &shape);
+        lines.push(report::Line { gpus: *gpus, hosts: *hosts, times, messages });
     }
     if lines.is_empty() {
         return Err(Failure::usage("coarse levels can be predicted only for one GPU; use --gpus 1"));
@@ -293,14 +308,26 @@ fn products(args: &ModelArgs, machines: &[Machine], files: &mut Files) -> Result
 /// Predicts weak and strong scaling on every machine.
 fn studies(args: &ModelArgs, machines: &[Machine], files: &mut Files) -> Result<()> {
     let to = args.to.unwrap_or(8192);
+    let cut = match args.partition.unwrap_or_default() {
+        PartitionSpec::Auto => scaling::Cut::Auto,
+        PartitionSpec::Boxes(None) => scaling::Cut::Boxes,
+        PartitionSpec::By(Partitioner::Rows | Partitioner::Nonzeros) => scaling::Cut::Slabs,
+        other => {
+            return Err(Failure::usage(format!(
+                "--partition {other}: --weak and --strong have no system to partition; use auto, rows (slabs) \
+                 or boxes"
+            )));
+        }
+    };
     let kinds = [(true, args.weak), (false, args.strong)];
     for (weak, size) in kinds.into_iter().filter_map(|(weak, size)| Some((weak, size?))) {
         let (name, title) = match weak {
             true => ("weak", format!("Weak scaling, {size} nodes a GPU")),
             false => ("strong", format!("Strong scaling, {size:e} unknowns")),
         };
-        let points =
-            |m: &Machine| if weak { scaling::weak(m, size, to) } else { scaling::strong(m, size, to) };
+        let points = |m: &Machine| {
+            if weak { scaling::weak(m, size, to, cut) } else { scaling::strong(m, size, to, cut) }
+        };
         let studies = machines
             .iter()
             .map(|m| Ok(Study { points: points(m)?, machine: m.clone() }))

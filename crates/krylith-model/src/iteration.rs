@@ -159,7 +159,7 @@ impl Applied {
 /// let terms = Terms::csr(&a)?;
 /// let none = Applied::of(&PrecondSpec::None, &terms, 1)?;
 /// let machine = Machine::open("h200-nvlink".as_ref())?;
-/// let load = Load { rows: 1e6, blocks: 7e6, boundary: 2e4, near: 2e4, far: 0.0 };
+/// let load = Load { rows: 1e6, blocks: 7e6, boundary: 2e4, near: 2e4, ..Load::default() };
 /// let shape = Shape::of(&terms, true);
 /// let of = |method: &str| machine.iteration(&[load; 4], &shape, true, &method.parse()?, &none, 1);
 /// let (cg, pipelined, bicgstab) = (of("cg")?, of("cg:form=pipelined")?, of("bicgstab")?);
@@ -308,7 +308,7 @@ mod tests {
     const SCALAR: Shape = Shape { block: 1, stages: 1, terms: 1, shared: true, slots: 1, diagonals: 0 };
 
     fn load() -> Load {
-        Load { rows: 1e6, blocks: 7e6, boundary: 1e4, near: 1e4, far: 0.0 }
+        Load { rows: 1e6, blocks: 7e6, boundary: 1e4, near: 1e4, ..Load::default() }
     }
 
     fn terms() -> Terms<'static> {

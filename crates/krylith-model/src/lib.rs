@@ -60,7 +60,7 @@
 //! let predict = |n: f64, gpus: usize| {
 //!     let plane = if gpus > 1 { 2.0 * n * n } else { 0.0 };
 //!     let rows = n.powi(3) / gpus as f64;
-//!     let load = Load { rows, blocks: 7.0 * rows, boundary: plane, near: plane, far: 0.0 };
+//!     let load = Load { rows, blocks: 7.0 * rows, boundary: plane, near: plane, ..Load::default() };
 //!     machine.iteration(&vec![load; gpus], &shape, true, &cg, &jacobi, 1)
 //! };
 //! let faster = |n| Ok::<_, krylith::Error>(predict(n, 1)?.all() / predict(n, 4)?.all());
@@ -78,13 +78,13 @@
 //! ```
 //! use krylith_model::{Machine, scaling};
 //! let machine = Machine::open("h200-nvlink".as_ref())?;
-//! // The worst placed of eight GPUs on two hosts, each with 100,000 nodes of the Stokes duct.
+//! // The worst placed of eight GPUs on two hosts, each with a box of 100,000 nodes of the Stokes duct.
 //! let load = scaling::load(1e5, 8, 4);
 //! let t = machine.predict(&[load; 8], &scaling::DENSE, true, 30, 2)?;
 //! let [all, product, exchange] = [t.all(), t.product, t.communication].map(|seconds| 1e6 * seconds);
 //! println!("{all:.0} µs: product {product:.0}, exchange {exchange:.0}");
 //! // Most of the exchange is hidden behind rows that need no ghosts.
-//! assert!(t.communication < 0.2 * t.product);
+//! assert!(t.communication < 0.25 * t.product);
 //! let alone = machine.predict(&[scaling::load(1e5, 1, 4)], &scaling::DENSE, true, 30, 1)?;
 //! let efficiency = alone.all() / t.all(); // of weak scaling
 //! assert!(efficiency > 0.7 && efficiency < 1.0);
@@ -120,7 +120,7 @@ mod words;
 
 pub use iteration::{Applied, Iteration};
 pub use machine::{Curve, Host, Kernels, Machine, Network};
-pub use predict::{Load, Shape, Times, loads};
+pub use predict::{Load, Messages, Shape, Times, loads};
 pub use samples::{Samples, means};
 
 #[cfg(test)]

@@ -4,7 +4,8 @@
 //! * T_Kx: the product, as measured on one GPU at the rank's size. Tiles without ghosts run during the halo
 //!   exchange.
 //! * T_c: the exposed part of an exchange: the cost that remains if it is hidden, plus the time by which it
-//!   outlasts the product of the interior rows.
+//!   outlasts the product of the interior rows. Exchanges are measured in rings, where a rank has at most two
+//!   neighbours. Each further message costs as much as the second does.
 //! * T_Gn: projection and update, as measured on one GPU at the rank's size, and one all-reduce.
 //! * The rest, once per cycle: a product, the passes at its end, an all-reduce and a synchronisation of the
 //!   ranks' hosts.
@@ -89,7 +90,8 @@ impl Shape {
 /// use krylith_model::{Load, Machine, Shape};
 /// let cube = |n: f64| {
 ///     let (rows, surface) = (n.powi(3), 6.0 * n * n);
-///     Load { rows, blocks: 7.0 * rows, boundary: surface, near: surface, far: 0.0 }
+///     let sent = Load { near: surface, near_neighbours: 6.0, ..Load::default() };
+///     Load { rows, blocks: 7.0 * rows, boundary: surface, ..sent }
 /// };
 /// let shape = Shape { block: 1, stages: 1, terms: 1, shared: false, slots: 1, diagonals: 0 };
 /// assert_eq!(cube(100.0).near * shape.node(), 480e3); // bytes that it sends
@@ -113,6 +115,55 @@ pub struct Load {
     pub near: f64,
     /// The same over the network.
     pub far: f64,
+    /// Number of ranks of the host that it exchanges with: as many messages go each way.
+    pub near_neighbours: f64,
+    /// The same over the network.
+    pub far_neighbours: f64,
+}
+
+impl Load {
+    /// Returns the number of ranks that it exchanges with.
+    pub fn neighbours(&self) -> f64 {
+        self.near_neighbours + self.far_neighbours
+    }
+
+    /// Returns the ghosts of a rank for each of its own nodes.
+    pub fn ghosts(&self) -> f64 {
+        (self.near + self.far) / self.rows.max(1.0)
+    }
+}
+
+/// The messages of the rank that sends most for a product.
+///
+/// # Examples
+/// ```
+/// use krylith_model::{Load, Messages, Shape};
+/// let shape = Shape { block: 1, stages: 1, terms: 1, shared: false, slots: 1, diagonals: 0 };
+/// // A cube of 100³ points between others: each of its six faces goes to a neighbour.
+/// let load = Load { rows: 1e6, near: 6e4, near_neighbours: 6.0, ..Load::default() };
+/// let sent = Messages::of(&[load], &shape);
+/// assert_eq!((sent.count, sent.bytes, sent.each()), (6.0, 480e3, 80e3));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Messages {
+    /// Number of messages.
+    pub count: f64,
+    /// Bytes of all of them.
+    pub bytes: f64,
+}
+
+impl Messages {
+    /// Returns the messages of the rank that sends most.
+    pub fn of(loads: &[Load], shape: &Shape) -> Self {
+        let sent =
+            |load: &Load| Self { count: load.neighbours(), bytes: (load.near + load.far) * shape.node() };
+        loads.iter().map(sent).fold(Self::default(), |a, b| if b.bytes > a.bytes { b } else { a })
+    }
+
+    /// Returns the mean bytes of a message.
+    pub fn each(&self) -> f64 {
+        self.bytes / self.count.max(1.0)
+    }
 }
 
 /// Seconds of an iteration, and bytes of the rank with most work; T with an index as in the OKP paper.
@@ -197,6 +248,17 @@ impl Machine {
         })
     }
 
+    /// Returns the seconds that one more message of a rank costs: rings of 2 and of 4 GPUs differ by it. A
+    /// rank has one neighbour in the first, and two in the second.
+    fn message(&self, hosts: usize) -> f64 {
+        let list = if hosts == 1 && !self.peers.is_empty() { &self.peers } else { &self.nccl };
+        let ring = |gpus: usize| list.iter().find(|host| host.gpus == gpus).map(|host| host.exchange.at(0.0));
+        match (ring(2), ring(4)) {
+            (Some(one), Some(two)) => (two - one).max(0.0),
+            _ => 0.0,
+        }
+    }
+
     /// Returns the exposed part of an exchange: the seconds that it adds to the product.
     fn exposed(&self, load: &Load, shape: &Shape, product: f64, gpus: usize, hosts: usize) -> Result<f64> {
         if gpus == 1 || load.near + load.far == 0.0 {
@@ -204,15 +266,21 @@ impl Machine {
         }
         let host = self.together(gpus.div_ceil(hosts), hosts)?;
         let (near, far) = (load.near * shape.node(), load.far * shape.node());
-        let mut arrival = if near > 0.0 { host.exchange.at(near) } else { 0.0 };
+        // The curves are those of a ring: they contain one message to a single other GPU, else two.
+        let ring = if host.gpus == 2 { 1.0 } else { 2.0 };
+        let beyond = |neighbours: f64, measured: f64| (neighbours - measured).max(0.0) * self.message(hosts);
+        let more = beyond(load.near_neighbours, ring);
+        let mut arrival = if near > 0.0 { host.exchange.at(near) + more } else { 0.0 };
         if far > 0.0 {
             let network = self.network()?;
             // The host's curve at zero bytes is the cost of launching an exchange, over a network too.
             let start = host.exchange.at(0.0);
-            arrival = arrival.max(start + network.latency + far / network.bandwidth);
+            let more = beyond(load.far_neighbours, 1.0);
+            arrival = arrival.max(start + network.latency + more + far / network.bandwidth);
         }
+        let more = beyond(load.neighbours(), ring);
         let interior = product * (1.0 - load.boundary / load.rows.max(1.0));
-        Ok(host.hidden.at(near + far).min(arrival) + (arrival - interior).max(0.0))
+        Ok((host.hidden.at(near + far) + more).min(arrival) + (arrival - interior).max(0.0))
     }
 
     /// Predicts an iteration of GMRES(m) on as many GPUs as there are loads, spread evenly over hosts.
@@ -309,6 +377,13 @@ pub fn loads(terms: &Terms, partition: &Partition, hosts: usize) -> Result<Vec<L
             }
         }
     }
+    let pairs: HashSet<(u32, u32)> =
+        crossing.iter().map(|&(j, reader)| (owner[j as usize], reader)).collect();
+    let mut others = vec![HashSet::new(); ranks];
+    for (a, b) in pairs {
+        others[a as usize].insert(b);
+        others[b as usize].insert(a);
+    }
     let (mut sent, mut received) = (vec![0usize; ranks], vec![0usize; ranks]);
     for &(j, reader) in &crossing {
         sent[owner[j as usize] as usize] += 1;
@@ -322,6 +397,8 @@ pub fn loads(terms: &Terms, partition: &Partition, hosts: usize) -> Result<Vec<L
             boundary: share.boundary as f64,
             near: (share.sends - sent[r]).max(share.receives - received[r]) as f64,
             far: sent[r].max(received[r]) as f64,
+            near_neighbours: (share.neighbours - others[r].len()) as f64,
+            far_neighbours: others[r].len() as f64,
         })
         .collect())
 }
@@ -340,7 +417,7 @@ mod tests {
 
     /// 1 MB of rows per GPU; all times can be checked by hand.
     fn load(near: f64, far: f64) -> Load {
-        Load { rows: 1e5, blocks: 3e6, boundary: 2e4, near, far }
+        Load { rows: 1e5, blocks: 3e6, boundary: 2e4, near, far, ..Load::default() }
     }
 
     #[test]
@@ -371,6 +448,24 @@ mod tests {
         let all = Load { boundary: 1e5, ..load(1e4, 0.0) };
         let times = machine.predict(&[all; 2], &SHAPE, true, 30, 1).unwrap();
         close(times.communication, 1.64e-6 + 10.4e-6);
+    }
+
+    #[test]
+    fn further_neighbours_cost_a_message_each() {
+        let machine = round();
+        // Without interior rows: 4 GPUs, 5 + 6.4 µs exposed and 1.64 µs that remain. Both contain a second
+        // neighbour. Rings of 4 and of 2 GPUs differ by 1 µs.
+        let all = Load { boundary: 1e5, ..load(1e4, 0.0) };
+        let time = |near_neighbours: f64| {
+            let load = Load { near_neighbours, ..all };
+            machine.predict(&[load; 4], &SHAPE, true, 30, 1).unwrap().communication
+        };
+        close(time(2.0), 1.64e-6 + 11.4e-6);
+        close(time(3.0), 2.64e-6 + 12.4e-6);
+        // Six faces over a network: five more messages than one, four more than two in the ring of a host.
+        let far = Load { boundary: 1e5, far_neighbours: 6.0, ..load(0.0, 1e4) };
+        let times = machine.predict_on(&[far], 32, &SHAPE, true, 30, 8).unwrap();
+        close(times.communication, 1.64e-6 + 4e-6 + 15e-6 + 5e-6 + 5e-6 + 64e-6);
     }
 
     #[test]
@@ -432,6 +527,10 @@ mod tests {
         assert_eq!(
             found.iter().map(|l| (l.near, l.far)).collect::<Vec<_>>(),
             [(16.0, 0.0), (16.0, 16.0), (16.0, 16.0), (16.0, 0.0)]
+        );
+        assert_eq!(
+            found.iter().map(|l| (l.near_neighbours, l.far_neighbours)).collect::<Vec<_>>(),
+            [(1.0, 0.0), (1.0, 1.0), (1.0, 1.0), (1.0, 0.0)]
         );
         let whole = loads(&terms, &partition, 1).unwrap();
         assert_eq!((whole[1].near, whole[1].far), (32.0, 0.0));

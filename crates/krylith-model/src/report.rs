@@ -1,12 +1,13 @@
 //! Tables, pictures and JSON of predictions, and their comparison with measurements.
 
-use super::scaling::Point;
+mod studies;
+
 use super::words::{columns, fold};
-use super::{Iteration, Machine, Times};
+use super::{Iteration, Machine, Messages, Times};
 use krylith_core::{Error, Result};
 use krylith_plot::html::Table;
-use krylith_plot::svg;
 use serde_json::{Value, json};
+pub use studies::{Study, pictures, study, tables};
 
 /// One row of a prediction.
 ///
@@ -17,12 +18,14 @@ use serde_json::{Value, json};
 /// #     system: "stokes:53x53x54".into(),
 /// #     nodes: 151_686,
 /// #     partition: "rows".into(),
+/// #     reasons: Vec::new(),
 /// #     restart: 30,
 /// #     command: String::new(),
 /// # };
 /// let machine = Machine::open("h200-nvlink".as_ref())?;
 /// let times = Times { product: 150e-6, orthogonalization: 84e-6, ..Times::default() };
-/// let text = table(&about, &machine, &[Row { gpus: 1, hosts: 1, dense: true, times }]);
+/// let row = Row { gpus: 1, hosts: 1, dense: true, times, messages: Default::default() };
+/// let text = table(&about, &machine, &[row]);
 /// let whole = text.lines().find(|line| line.contains("T_all")).unwrap_or_default();
 /// assert!(whole.ends_with("234.0")); // µs
 /// # Ok::<(), krylith::Error>(())
@@ -37,6 +40,8 @@ pub struct Row {
     pub dense: bool,
     /// The predicted times.
     pub times: Times,
+    /// The messages of a product.
+    pub messages: Messages,
 }
 
 /// The subject of a prediction.
@@ -48,11 +53,12 @@ pub struct Row {
 ///     system: "stokes:53x53x54".into(),
 ///     nodes: 53 * 53 * 54,
 ///     partition: "rows".into(),
+///     reasons: Vec::new(),
 ///     restart: 30,
 ///     command: "krylith model stokes:53x53x54 …".into(),
 /// };
 /// let times = Times { product: 150e-6, orthogonalization: 84e-6, ..Times::default() };
-/// let rows = [Row { gpus: 1, hosts: 1, dense: true, times }];
+/// let rows = [Row { gpus: 1, hosts: 1, dense: true, times, messages: Default::default() }];
 /// // The prediction as a file, for a later comparison with measurements.
 /// let json = prediction(&about, &Machine::open("h200-nvlink".as_ref())?, &rows);
 /// assert_eq!(json["nodes"], 151_686);
@@ -67,6 +73,8 @@ pub struct About {
     pub nodes: usize,
     /// The name of the partition.
     pub partition: String,
+    /// Why it was chosen, in a line for each number of GPUs.
+    pub reasons: Vec<String>,
     /// The restart m of GMRES(m).
     pub restart: usize,
     /// The command line of the program.
@@ -87,14 +95,21 @@ fn provenance(machine: &Machine) -> String {
     fold(&format!("{}: {}", machine.name, machine.origin()))
 }
 
-/// Returns the first line of a prediction.
+/// Returns the first lines of a prediction.
 fn title(about: &About) -> String {
-    format!("{}: {} nodes, distributed by {}", about.system, about.nodes, about.partition)
+    // What `auto` took stands in the reasons.
+    let partition = match about.partition.as_str() {
+        "auto" => String::new(),
+        name => format!(", partition={name}"),
+    };
+    let title = format!("{}: {} nodes{partition}", about.system, about.nodes);
+    let reasons: String = about.reasons.iter().map(|reason| fold(reason)).collect();
+    fold(&title) + &reasons
 }
 
 /// Returns the tables of a prediction, in microseconds.
 pub fn table(about: &About, machine: &Machine, rows: &[Row]) -> String {
-    let mut out = fold(&title(about)) + &provenance(machine);
+    let mut out = title(about) + &provenance(machine);
     let method = format!("GMRES({}), no preconditioner", about.restart);
     for dense in [true, false] {
         let of: Vec<&Row> = rows.iter().filter(|row| row.dense == dense).collect();
@@ -104,6 +119,7 @@ pub fn table(about: &About, machine: &Machine, rows: &[Row]) -> String {
         let line = |number: &dyn Fn(&Times) -> f64| -> Vec<String> {
             of.iter().map(|row| format!("{:.1}", number(&row.times))).collect()
         };
+        let sent = |text: &dyn Fn(&Messages) -> String| of.iter().map(|row| text(&row.messages)).collect();
         let heads: Vec<String> = of.iter().map(|row| row.gpus.to_string()).collect();
         let kind = if dense { "dense blocks" } else { "structured blocks (zero or equal entries skipped)" };
         out += "\n";
@@ -121,6 +137,8 @@ pub fn table(about: &About, machine: &Machine, rows: &[Row]) -> String {
                 ("MB of a product", line(&|t| t.product_bytes / 1e6)),
                 ("MB of an orthogonalisation", line(&|t| t.orthogonalization_bytes / 1e6)),
                 ("KB sent for a product", line(&|t| t.sent_bytes / 1e3)),
+                ("messages of a GPU", sent(&|m| format!("{:.0}", m.count))),
+                ("KB of a message, mean", sent(&|m| format!("{:.1}", m.each() / 1e3))),
             ],
         );
     }
@@ -136,6 +154,7 @@ pub fn table(about: &About, machine: &Machine, rows: &[Row]) -> String {
 /// #     system: "stokes:53x53x54".into(),
 /// #     nodes: 151_686,
 /// #     partition: "rows".into(),
+/// #     reasons: Vec::new(),
 /// #     restart: 30,
 /// #     command: String::new(),
 /// # };
@@ -149,7 +168,7 @@ pub fn table(about: &About, machine: &Machine, rows: &[Row]) -> String {
 /// #     notes: vec![],
 /// # };
 /// let times = Iteration { product: 30e-6, vectors: 20e-6, sums: 3e-6, ..Iteration::default() };
-/// let line = Line { gpus: 4, hosts: 1, times };
+/// let line = Line { gpus: 4, hosts: 1, times, messages: Default::default() };
 /// let json = attempt_json(&about, &Machine::open("h200-nvlink".as_ref())?, &attempt, &[line]);
 /// assert_eq!((&json["rows"][0]["gpus"], &json["rows"][0]["sums"]), (&4.into(), &3e-6.into())); // seconds
 /// # Ok::<(), krylith::Error>(())
@@ -162,6 +181,8 @@ pub struct Line {
     pub hosts: usize,
     /// The predicted times.
     pub times: Iteration,
+    /// The messages of a product.
+    pub messages: Messages,
 }
 
 /// The attempt of a whole solve whose times are predicted.
@@ -173,6 +194,7 @@ pub struct Line {
 /// #     system: "stokes:53x53x54".into(),
 /// #     nodes: 151_686,
 /// #     partition: "rows".into(),
+/// #     reasons: Vec::new(),
 /// #     restart: 30,
 /// #     command: String::new(),
 /// # };
@@ -185,7 +207,12 @@ pub struct Line {
 ///     structured: false,
 ///     notes: Vec::new(),
 /// };
-/// let line = |gpus, product| Line { gpus, hosts: 1, times: Iteration { product, ..Iteration::default() } };
+/// let line = |gpus, product| Line {
+///     gpus,
+///     hosts: 1,
+///     times: Iteration { product, ..Iteration::default() },
+///     messages: Default::default(),
+/// };
 /// let machine = Machine::open("h200-nvlink".as_ref())?;
 /// let text = attempt(&about, &machine, &made, &[line(1, 90e-6), line(2, 50e-6)]);
 /// assert!(text.contains("1. lu: not predicted") && text.contains("preconditioner, at least"));
@@ -212,7 +239,7 @@ pub struct Attempt {
 
 /// Returns the attempt as text, with its times in microseconds.
 pub fn attempt(about: &About, machine: &Machine, attempt: &Attempt, lines: &[Line]) -> String {
-    let mut out = fold(&title(about)) + &provenance(machine);
+    let mut out = title(about) + &provenance(machine);
     if attempt.auto {
         out += &fold(
             "What `auto` would run, by the rules of `krylith info` and `krylith solve`, on one such GPU:",
@@ -231,6 +258,7 @@ pub fn attempt(about: &About, machine: &Machine, attempt: &Attempt, lines: &[Lin
     let line = |number: &dyn Fn(&Iteration) -> f64| -> Vec<String> {
         lines.iter().map(|l| format!("{:.1}", 1e6 * number(&l.times))).collect()
     };
+    let sent = |text: &dyn Fn(&Messages) -> String| lines.iter().map(|l| text(&l.messages)).collect();
     let heads: Vec<String> = lines.iter().map(|l| l.gpus.to_string()).collect();
     let first = lines.first().map_or(f64::NAN, |l| l.times.all());
     out += "\n";
@@ -249,6 +277,8 @@ pub fn attempt(about: &About, machine: &Machine, attempt: &Attempt, lines: &[Lin
             ("passes over vectors", line(&|t| t.vectors)),
             ("sums over GPUs", line(&|t| t.sums)),
             ("the whole iteration", line(&Iteration::all)),
+            ("messages of a product", sent(&|m| format!("{:.0}", m.count))),
+            ("KB of a message, mean", sent(&|m| format!("{:.1}", m.each() / 1e3))),
             ("times faster", lines.iter().map(|l| format!("{:.2}", first / l.times.all())).collect()),
         ],
     );
@@ -267,6 +297,7 @@ pub fn attempt_json(about: &About, machine: &Machine, attempt: &Attempt, lines: 
             json!({
                 "gpus": l.gpus, "hosts": l.hosts, "seconds_per_iteration": t.all(), "product": t.product,
                 "exchange": t.exchange, "preconditioner": t.preconditioner, "vectors": t.vectors, "sums": t.sums,
+                "messages": l.messages.count, "sent_bytes": l.messages.bytes,
             })
         })
         .collect();
@@ -274,7 +305,7 @@ pub fn attempt_json(about: &About, machine: &Machine, attempt: &Attempt, lines: 
         attempt.before.iter().map(|(name, why)| json!({ "name": name, "not_predicted": why })).collect();
     json!({
         "schema": 1, "kind": "attempt", "krylith": env!("CARGO_PKG_VERSION"), "command": about.command,
-        "machine": machine, "system": about.system, "nodes": about.nodes, "partition": about.partition,
+        "machine": machine, "system": about.system, "nodes": about.nodes, "partition": about.partition, "partitions": about.reasons,
         "attempt": attempt.name, "auto": attempt.auto, "before": before, "behind": attempt.behind,
         "preconditioner_at_least": attempt.least, "structured": attempt.structured, "notes": attempt.notes,
         "rows": rows,
@@ -299,12 +330,13 @@ pub fn prediction(about: &About, machine: &Machine, rows: &[Row]) -> Value {
             value["gpus"] = json!(row.gpus);
             value["hosts"] = json!(row.hosts);
             value["blocks"] = json!(blocks(row.dense));
+            value["messages"] = json!(row.messages.count);
             value
         })
         .collect();
     json!({
         "schema": 1, "kind": "prediction", "krylith": env!("CARGO_PKG_VERSION"), "command": about.command,
-        "machine": machine, "system": about.system, "nodes": about.nodes, "partition": about.partition,
+        "machine": machine, "system": about.system, "nodes": about.nodes, "partition": about.partition, "partitions": about.reasons,
         "restart": about.restart, "rows": rows,
     })
 }
@@ -403,134 +435,19 @@ pub fn comparison(compared: &[Compared], within: f64) -> String {
     format!("{}a prediction is good if its error is within {:.0} %\n", table.text(), 100.0 * within)
 }
 
-/// A scaling study on one machine.
-///
-/// # Examples
-/// ```
-/// use krylith_model::{Machine, report, scaling};
-/// let machine = Machine::open("h200-nvlink".as_ref())?;
-/// let points = scaling::strong(&machine, 1e9, 64)?; // a billion unknowns on 8, 16, 32 and 64 GPUs
-/// assert_eq!(points.iter().map(|p| p.gpus).collect::<Vec<_>>(), [8, 16, 32, 64]);
-/// let json = report::study("strong", &[report::Study { machine, points }], false, "");
-/// let efficiency = |k: usize| json["machines"][0]["points"][k]["efficiency"]["dense"].as_f64();
-/// assert_eq!(efficiency(0), Some(1.0)); // of the first number of GPUs
-/// assert!(efficiency(3) < efficiency(2) && efficiency(3) > Some(0.5));
-/// # Ok::<(), krylith::Error>(())
-/// ```
-pub struct Study {
-    /// The machine of the study.
-    pub machine: Machine,
-    /// Predictions for each number of GPUs.
-    pub points: Vec<Point>,
-}
-
-impl Study {
-    /// Returns the efficiency: T of the first point over T and, if the system is fixed, over the growth in
-    /// GPUs.
-    fn efficiency(&self, p: &Point, weak: bool, dense: bool) -> f64 {
-        let time = |p: &Point| if dense { p.dense.all() } else { p.structured.all() };
-        let Some(first) = self.points.first() else { return f64::NAN };
-        let work = if weak { 1.0 } else { p.gpus as f64 / first.gpus as f64 };
-        time(first) / time(p) / work
-    }
-}
-
-/// Returns the tables of a study, by machine: times and efficiency, and the parts of an iteration.
-pub fn tables(title: &str, studies: &[Study], weak: bool) -> String {
-    let mut out = String::new();
-    for study in studies {
-        let percent = |e: f64| format!("{:.1} %", 100.0 * e);
-        let mut whole = Table::new(
-            fold(&format!("{title}: predicted µs an iteration, with dense blocks and with structured ones"))
-                .trim_end(),
-            &["GPUs", "hosts", "dense\nblocks", "of the\nideal", "structured\nblocks", "of the\nideal"],
-        );
-        let mut parts = Table::new(
-            "The parts with dense blocks, µs",
-            &["GPUs", "product\n(T_Kx)", "exchange\n(T_c)", "orthogonali-\nsation (T_Gn)", "end of\na cycle"],
-        );
-        for p in &study.points {
-            let (t, s) = (&p.dense, &p.structured);
-            whole.rows.push(vec![
-                p.gpus.to_string(),
-                p.hosts.to_string(),
-                micro(t.all()),
-                percent(study.efficiency(p, weak, true)),
-                micro(s.all()),
-                percent(study.efficiency(p, weak, false)),
-            ]);
-            let mut line = vec![p.gpus.to_string()];
-            line.extend([t.product, t.communication, t.orthogonalization, t.other].map(micro));
-            parts.rows.push(line);
-        }
-        out += &format!("{}{}\n{}\n", provenance(&study.machine), whole.text(), parts.text());
-    }
-    out
-}
-
-/// Returns a study as JSON, in seconds and bytes.
-pub fn study(title: &str, studies: &[Study], weak: bool, command: &str) -> Value {
-    let machines: Vec<Value> = studies
-        .iter()
-        .map(|study| {
-            let points: Vec<Value> = study
-                .points
-                .iter()
-                .map(|p| {
-                    json!({
-                        "gpus": p.gpus, "hosts": p.hosts, "nodes_per_gpu": p.nodes,
-                        "dense": values(&p.dense), "structured": values(&p.structured),
-                        "efficiency": { "dense": study.efficiency(p, weak, true),
-                                        "structured": study.efficiency(p, weak, false) },
-                    })
-                })
-                .collect();
-            json!({ "machine": study.machine, "points": points })
-        })
-        .collect();
-    json!({ "schema": 1, "kind": if weak { "weak" } else { "strong" }, "title": title, "command": command, "machines": machines })
-}
-
-/// Returns pictures of a study, by file name: efficiency, and time of an iteration.
-pub fn pictures(title: &str, studies: &[Study], weak: bool) -> Vec<(String, String)> {
-    let mut gpus: Vec<usize> = studies.iter().flat_map(|s| &s.points).map(|p| p.gpus).collect();
-    gpus.sort_unstable();
-    gpus.dedup();
-    let lines = |value: &dyn Fn(&Study, &Point, bool) -> f64| -> Vec<(String, Vec<f64>)> {
-        let both = studies.iter().flat_map(|s| [(s, true), (s, false)]);
-        both.map(|(s, dense)| {
-            let at =
-                |g: usize| s.points.iter().find(|p| p.gpus == g).map_or(f64::NAN, |p| value(s, p, dense));
-            (format!("{}, {}", s.machine.name, blocks(dense)), gpus.iter().map(|&g| at(g)).collect())
-        })
-        .collect()
-    };
-    let efficiency = lines(&|s, p, dense| s.efficiency(p, weak, dense));
-    let time = lines(&|_, p, dense| 1e6 * if dense { p.dense.all() } else { p.structured.all() });
-    let kind = if weak { "weak" } else { "strong" };
-    vec![
-        (
-            format!("{kind}-efficiency.svg"),
-            svg::over_gpus(&format!("{title}: efficiency, predicted"), &gpus, &efficiency),
-        ),
-        (
-            format!("{kind}-time.svg"),
-            svg::over_gpus(&format!("{title}: µs an iteration, predicted"), &gpus, &time),
-        ),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::machine::tests::round;
     use super::super::scaling;
     use super::*;
+    use krylith_plot::svg;
 
     fn about() -> About {
         About {
             system: "stokes:2x3x4".into(),
             nodes: 24,
             partition: "rows".into(),
+            reasons: vec!["  2 GPUs: partition by rows".into()],
             restart: 30,
             command: "c".into(),
         }
@@ -539,7 +456,8 @@ mod tests {
     #[test]
     fn a_prediction_is_compared_with_the_run_of_its_size() {
         let times = |product| Times { product, ..Times::default() };
-        let row = |gpus, dense, product| Row { gpus, hosts: 1, dense, times: times(product) };
+        let messages = Messages { count: 2.0, bytes: 4e3 };
+        let row = |gpus, dense, product| Row { gpus, hosts: 1, dense, times: times(product), messages };
         let rows = [row(1, true, 1.1e-4), row(2, true, 0.5e-4), row(2, false, 0.4e-4), row(4, true, 1.0)];
         let prediction = prediction(&about(), &round(), &rows);
         let run = |gpus, nodes: [usize; 3], dense: f64, structured: f64| {
@@ -568,7 +486,10 @@ mod tests {
     #[test]
     fn tables_and_pictures_hold_every_machine() {
         let machine = round();
-        let studies = [Study { points: scaling::weak(&machine, 1e5, 64).unwrap(), machine: machine.clone() }];
+        let studies = [Study {
+            points: scaling::weak(&machine, 1e5, 64, scaling::Cut::Auto).unwrap(),
+            machine: machine.clone(),
+        }];
         let text = tables("weak", &studies, true);
         assert!(text.contains("100.0 %") && text.contains("measured, but for everything"), "{text}");
         assert!(crate::words::widest(&text) <= 60, "{text}");
@@ -578,7 +499,9 @@ mod tests {
         let json = study("weak", &studies, true, "c");
         assert_eq!(json["machines"][0]["points"][6]["gpus"], 64);
         assert_eq!(json["machines"][0]["points"][0]["efficiency"]["dense"], 1.0);
-        let row = Row { gpus: 1, hosts: 1, dense: true, times: studies[0].points[0].dense };
-        assert!(table(&about(), &machine, &[row]).contains("stokes:2x3x4"));
+        let messages = Messages { count: 2.0, bytes: 4e3 };
+        let row = Row { gpus: 2, hosts: 1, dense: true, times: studies[0].points[0].dense, messages };
+        let text = table(&about(), &machine, &[row]);
+        assert!(text.contains("stokes:2x3x4") && text.contains("KB of a message, mean"), "{text}");
     }
 }

@@ -3,7 +3,7 @@
 use crate::options;
 use clap::Args;
 use krylith_core::Options;
-use krylith_core::partition::Partitioner;
+use krylith_core::partition::PartitionSpec;
 use krylith_core::precond::PrecondSpec;
 use std::path::PathBuf;
 
@@ -13,6 +13,7 @@ Examples:
   krylith model stokes:53x53x54 --machine h200-nvlink --gpus 1,2,4
   krylith model A.mtx --machine h200-nvlink --method cg --precond jacobi
   krylith model laplace:128x128x128 --machine h200-nvlink --precond amg
+  krylith model laplace:96x96x96 --machine jupiter --gpus 64,512 --partition boxes --precond jacobi
   krylith model --weak 151686 --to 8192 --machine h200-nvlink --machine jupiter --out scaling
   krylith model --strong 1e9 --machine jupiter --out scaling
 
@@ -45,9 +46,11 @@ pub struct ModelArgs {
     /// Number of hosts, among which the GPUs are distributed evenly [default: as few as possible]
     #[arg(long, value_name = "H", value_parser = options::ranks, requires = "system")]
     pub hosts: Option<usize>,
-    /// Partition of the block rows: rows, nonzeros, geometric, multilevel or graph [default: rows]
-    #[arg(long, value_name = "NAME", requires = "system")]
-    pub partition: Option<Partitioner>,
+    /// Partition of the block rows, as for `krylith solve`: `boxes` or `boxes:PxQxR`, `rows`, `nonzeros`,
+    /// `geometric`, `multilevel` or `graph`. For --weak and --strong: `boxes`, or `rows` for slabs [default:
+    /// auto, by the rule of `krylith solve`]
+    #[arg(long, value_name = "auto|NAME", conflicts_with_all = ["poisson", "spmv", "compare"])]
+    pub partition: Option<PartitionSpec>,
     /// Block size, 1 to 8 [default: that of the file]
     #[arg(long, value_name = "B", value_parser = options::block_size, requires = "system")]
     pub block: Option<usize>,

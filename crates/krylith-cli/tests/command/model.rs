@@ -21,6 +21,8 @@ fn a_prediction_is_written_and_compared() {
         "none",
         "--gpus",
         "1,3",
+        "--partition",
+        "rows",
         "--out",
         "p",
     ]);
@@ -89,12 +91,54 @@ fn scaling_is_drawn_for_every_machine_that_ships() {
     names.sort();
     let kind = |k: &str| ["-efficiency.svg", "-time.svg", ".json", ".txt"].map(|end| format!("{k}{end}"));
     assert_eq!(names, [kind("strong"), kind("weak")].concat());
+    let text = std::fs::read_to_string(f.path("s/weak.txt")).unwrap();
+    assert!(text.contains("Slabs beside boxes") && widest(&text) <= 60, "{text}");
     for machine in json(&f, "s/weak.json")["machines"].as_array().unwrap() {
         let points = machine["points"].as_array().unwrap();
         assert_eq!(points.last().unwrap()["gpus"], 8192);
         let efficiency = points.last().unwrap()["efficiency"]["dense"].as_f64().unwrap();
         assert!(efficiency > 0.2 && efficiency < 1.0, "{}: {efficiency}", machine["machine"]["name"]);
+        // Boxes win on many GPUs, and `auto` takes them.
+        let (last, seconds) =
+            (points.last().unwrap(), |p: &Value| p["seconds_per_iteration"].as_f64().unwrap());
+        assert!(last["partition"] == "boxes" && seconds(&last["boxes"]) < seconds(&last["slabs"]), "{last}");
+        assert_eq!(last["boxes"]["seconds_per_iteration"], last["dense"]["seconds_per_iteration"]);
+        assert_eq!((&last["boxes"]["messages"], &points[0]["partition"]), (&json!(14.0), &json!("slabs")));
     }
+    for (partition, taken) in [("boxes", "boxes"), ("rows", "slabs")] {
+        f.line(&format!("model --weak 1e5 --to 8 --machine jupiter --partition {partition} --out t")).works();
+        let made = json(&f, "t/weak.json");
+        for point in made["machines"][0]["points"].as_array().unwrap() {
+            assert_eq!(point["partition"], taken);
+        }
+    }
+    let graph = f.line("model --weak 1e5 --to 8 --machine jupiter --partition graph");
+    graph.fails(2, &["--partition graph", "rows (slabs)"]);
+}
+
+/// On a grid, the partition is that of a solve: few ghosts in slabs, else boxes.
+#[test]
+fn systems_are_cut_into_boxes() {
+    let f = Folder::new();
+    let line = "model laplace:16x16x16 --machine jupiter --method cg --precond jacobi --out p";
+    let of = |options: &str| {
+        let ran = f.line(&format!("{line} {options}"));
+        let out = ran.works().out.clone();
+        assert!(widest(&out) <= 60, "{out}");
+        (out, json(&f, "p/prediction.json"))
+    };
+    let (out, made) = of("--gpus 1,2,64");
+    assert!(out.contains("64 GPUs: partition by boxes of the grid"), "{out}");
+    assert!(out.contains("2 GPUs: partition by nonzeros"), "{out}");
+    // Boxes of 4³ nodes: six faces of 16 numbers, 8 bytes each.
+    let rows = made["rows"].as_array().unwrap();
+    assert_eq!((&rows[2]["messages"], &rows[2]["sent_bytes"]), (&json!(6.0), &json!(768.0)));
+    assert_eq!((&rows[1]["messages"], &rows[1]["sent_bytes"]), (&json!(1.0), &json!(2048.0)));
+    let (slabs, boxes) = (of("--gpus 16 --partition rows").1, of("--gpus 16 --partition boxes:2x2x4").1);
+    let exchange = |made: &Value| made["rows"][0]["exchange"].as_f64().unwrap();
+    assert!(boxes["rows"][0]["messages"] == 4.0 && slabs["rows"][0]["messages"] == 2.0, "{boxes}");
+    assert!(exchange(&boxes) > 0.0 && exchange(&slabs) > 0.0);
+    f.line(&format!("{line} --gpus 8 --partition boxes:2x2x4")).fails(2, &["16 boxes for 8 ranks"]);
 }
 
 #[test]
