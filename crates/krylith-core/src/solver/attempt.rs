@@ -518,7 +518,7 @@ impl<S: SolverSpace> Engine for Rank<S> {
         solution.setup_parts = profile::take();
         solution.setup_seconds = solution.setup_parts.total();
         solution.phases = self.sharing.take_phases().or(self.space.take_phases());
-        solution.format = self.a.borrow().format();
+        solution.format = self.sharing.format(self.a.borrow().format());
         solution.device_memory = self.space.memory_held().max(solution.device_memory);
         // Events are sorted by kind, and fallbacks come before restarts.
         let at = solution.events.iter().position(|e| e.kind > EventKind::Fallback);

@@ -4,6 +4,7 @@
 use crate::common::*;
 use krylith_core::comm::{Communicator, Team};
 use krylith_core::matrix::{Bsr, Csr, Dense, KroneckerSum};
+use krylith_core::operator::Format;
 use krylith_core::partition::{Partition, RowBlocks, Rows, split};
 use krylith_core::solver::{EventKind, Solution};
 use krylith_core::{Options, Outcome, Problem, Result, Solver};
@@ -120,6 +121,10 @@ fn whole_vectors_solve_as_halos_do() {
                         assert!(relative_residual(a, &b, &x) <= 1.01e-11, "{what}");
                         match (ranks, share) {
                             (1, _) => assert_eq!(solution.share, None, "{what}"),
+                            (_, "nz") => {
+                                assert_eq!(solution.share.as_deref(), Some("nz"), "{what}");
+                                assert_eq!(solution.format, Format::Csr, "{what}");
+                            }
                             (_, "auto") => {
                                 let said = |e: &krylith_core::solver::Event| {
                                     e.kind == EventKind::Choice && e.detail.contains("share=auto keeps")

@@ -11,7 +11,9 @@ use crate::interrupt;
 use crate::matching::MatchingChoice;
 use crate::memory::Numbers;
 use crate::method::Method;
-use crate::operator::{Collecting, LinearOperator, Replicated, ShareSpec, Terms, WholeRows, whole_diagonal};
+use crate::operator::{
+    Collecting, Format, LinearOperator, Replicated, ShareSpec, Terms, WholeRows, whole_diagonal,
+};
 use crate::options::Options;
 use crate::partition::replicated::Mode;
 use crate::precond::{Boxed, PrecondInfo, PrecondSpec};
@@ -199,6 +201,7 @@ impl<S: SolverSpace> Sharing<S> {
             let time = seconds_of_iteration(&**comm, &whole.space, &mut *method, parts, &mut whole.on)?;
             times.push((mode.to_string(), time));
         }
+        let _ = (space.take_phases(), whole.space.take_phases()); // a solve reports its own phases
         let best = (0..times.len()).min_by(|&i, &j| times[i].1.total_cmp(&times[j].1)).unwrap_or(0);
         self.choice = match best {
             0 => Choice::Halo,
@@ -235,6 +238,11 @@ impl<S: SolverSpace> Sharing<S> {
             Some(whole) => whole.precondition(&*self.comm, local, precond, info),
             None => Ok(()),
         }
+    }
+
+    /// Returns the storage format of products: scalar rows for whole vectors, else that of `a`.
+    pub fn format(&self, a: Format) -> Format {
+        if &*self.name == "halo" { a } else { Format::Csr }
     }
 
     /// Returns the bytes of one product and of one application of the preconditioner, and the length of the
