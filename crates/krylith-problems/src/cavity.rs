@@ -20,7 +20,6 @@ use krylith_core::memory::Numbers;
 use krylith_core::newton::NonlinearSystem;
 use krylith_core::partition::Numbering;
 use krylith_core::{Error, Problem, Result};
-use std::borrow::Cow;
 
 use crate::gpu::{self, OnGpu, Place};
 use crate::memory;
@@ -313,9 +312,6 @@ impl OnGpu for Cavity {
     fn share(&self) -> Option<&Share> {
         self.share.as_ref()
     }
-    fn local<'x>(&self, x: &'x [f64]) -> Result<Cow<'x, [f64]>> {
-        share::local(self.share.as_ref(), B, x)
-    }
     #[cfg(feature = "cuda")]
     fn assembly(&self, gpu: usize) -> Result<Option<Box<dyn gpu::Assembly<Self>>>> {
         gpu::cavity::assembly(self, gpu)
@@ -330,7 +326,7 @@ impl NonlinearSystem for Cavity {
     fn residual(&mut self, x: &[f64], f: &mut [f64]) -> Result<()> {
         self.check("x", x.len(), self.pattern.rows())?;
         self.check("f", f.len(), self.pattern.rows())?;
-        let x = self.local(x)?;
+        let x = share::local(self.share.as_ref(), B, x)?;
         let (this, x, [hx, hy]) = (&*self, &x[..], self.spacing());
         let (along, across) = (hy / hx, hx / hy);
         each_chunk(f, CHUNK * B, 1, &|chunk, part| {
@@ -362,7 +358,7 @@ impl NonlinearSystem for Cavity {
     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> Result<()> {
         self.check("x", x.len(), self.pattern.rows())?;
         self.check("the Jacobian's values", values.len(), self.pattern.stored())?;
-        let x = self.local(x)?;
+        let x = share::local(self.share.as_ref(), B, x)?;
         let (this, x, [hx, hy]) = (&*self, &x[..], self.spacing());
         let (along, across) = (hy / hx, hx / hy);
         for_rows(self.pattern.row_ptr(), BB, values, |k, row| {

@@ -102,6 +102,21 @@ impl Share {
         Ok((Self { comm: comm.clone(), halo, numbers, nodes, reason }, numbering))
     }
 
+    /// Returns the exchange of ghosts.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn halo(&self) -> &Halo {
+        &self.halo
+    }
+
+    /// Returns the numbers of ghosts, `run` numbers a node, from the numbers that this rank sends. Collective.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn exchange(&self, run: usize, packed: Vec<f64>) -> Result<Vec<f64>> {
+        self.halo.exchange(&*self.comm, run, &packed)
+    }
+
     /// Returns the numbers of the own nodes in the whole problem.
     pub fn numbers(&self) -> &[u64] {
         &self.numbers

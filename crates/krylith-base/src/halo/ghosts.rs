@@ -31,22 +31,31 @@ impl Halo {
                 self.own * run
             )));
         }
+        let packed: Vec<f64> =
+            self.send.iter().flat_map(|&node| &own[node as usize * run..][..run]).copied().collect();
+        let ghosts = self.exchange(comm, run, &packed)?;
+        let mut all = own.to_vec();
+        all.extend(ghosts);
+        Ok(all)
+    }
+
+    /// Returns the numbers of this rank's ghosts, `run` numbers a node, from the numbers that it sends, in the
+    /// order of [`send`](Self::send). Collective.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed.
+    #[doc(hidden)]
+    pub fn exchange(&self, comm: &dyn Communicator, run: usize, packed: &[f64]) -> Result<Vec<f64>> {
         let mut out = vec![Vec::new(); comm.size()];
         for n in &self.neighbours {
-            out[n.rank] = self.send[n.send.clone()]
-                .iter()
-                .flat_map(|&node| &own[node as usize * run..][..run])
-                .flat_map(|v| v.to_le_bytes())
-                .collect();
+            out[n.rank] = to_bytes(&packed[n.send.start * run..n.send.end * run]);
         }
         let received = comm.all_to_all(out)?;
-        let mut all = own.to_vec();
-        all.resize((self.own + self.ghosts) * run, 0.0);
+        let mut ghosts = vec![0.0; self.ghosts * run];
         for n in &self.neighbours {
-            let ghosts = &mut all[(self.own + n.receive.start) * run..(self.own + n.receive.end) * run];
-            from_bytes(&received[n.rank], n.rank, ghosts)?;
+            from_bytes(&received[n.rank], n.rank, &mut ghosts[n.receive.start * run..n.receive.end * run])?;
         }
-        Ok(all)
+        Ok(ghosts)
     }
 }
 

@@ -5,8 +5,8 @@ use krylith_core::device::cuda::{Argument, Buffer};
 use krylith_core::memory::Numbers;
 use krylith_core::newton::NonlinearSystem;
 
-use super::Assembly;
 use super::device::{CAVITY, Kernels, Launch, address, count, fits, wide};
+use super::{Assembly, OnGpu};
 use crate::cavity::Cavity;
 
 /// Rows of a thread block.
@@ -47,7 +47,8 @@ impl Data {
 
 /// Copies the system to a GPU; `None` if it does not fit.
 pub(crate) fn assembly(cavity: &Cavity, gpu: usize) -> Result<Option<Box<dyn Assembly<Cavity>>>> {
-    let Some(kernels) = fits(Kernels::open(gpu, CAVITY, cavity.pattern()))?.flatten() else {
+    let Some(kernels) = fits(Kernels::open(gpu, CAVITY, cavity.pattern(), OnGpu::share(cavity)))?.flatten()
+    else {
         return Ok(None);
     };
     let (device, pattern, what) = (&kernels.device, cavity.pattern(), "a grid");

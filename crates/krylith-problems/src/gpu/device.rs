@@ -6,6 +6,7 @@ use krylith_core::memory::Numbers;
 use krylith_core::{Error, Result};
 use std::sync::Arc;
 
+use crate::share::{self, Share};
 use crate::tets::{Rows, TetMesh};
 
 /// Largest share of the GPU's free memory for the values of J. A solver needs a multiple of them.
@@ -24,13 +25,18 @@ pub(super) const FLOW: Source =
 pub(super) const SOLID: Source =
     ("problems/solid.cu", concat!(include_str!("kernels/elements.cuh"), include_str!("kernels/solid.cu")));
 
+const GHOSTS: Source = ("problems/ghosts.cu", include_str!("kernels/ghosts.cu"));
+
 fn kernel((file, text): Source, entry: &'static str) -> Kernel {
     Kernel { file, text: Some(text), entry, defines: Vec::new() }
 }
 
-/// Returns the kernels of each file, F first.
-pub fn kernels() -> Vec<[Kernel; 2]> {
-    [CAVITY, FLOW, SOLID].map(|source| ["residual", "jacobian"].map(|entry| kernel(source, entry))).to_vec()
+/// Returns all kernels, file by file.
+pub fn kernels() -> Vec<Vec<Kernel>> {
+    let both = |source| ["residual", "jacobian"].map(|entry| kernel(source, entry)).to_vec();
+    let mut all = [CAVITY, FLOW, SOLID].map(both).to_vec();
+    all.push(vec![kernel(GHOSTS, "pack")]);
+    all
 }
 
 /// The kernels of a problem, with x, F and the values of J.
@@ -38,25 +44,81 @@ pub(super) struct Kernels {
     pub device: Arc<Device>,
     residual: Program,
     jacobian: Program,
+    /// x of own nodes, and of own nodes and ghosts.
+    own: Buffer<f64>,
     x: Buffer<f64>,
     f: Buffer<f64>,
     values: Buffer<f64>,
+    ghosts: Option<Ghosts>,
+}
+
+/// The exchange of ghosts with other ranks.
+struct Ghosts {
+    share: Share,
+    pack: Program,
+    nodes: Buffer<u32>,
+    packed: Buffer<f64>,
+    run: usize,
+}
+
+impl Ghosts {
+    fn new(device: &Arc<Device>, share: &Share, run: usize) -> Result<Self> {
+        let (send, what) = (&share.halo().send, "a rank's border");
+        Ok(Self {
+            share: share.clone(),
+            pack: Program::load(device, &kernel(GHOSTS, "pack"))?,
+            nodes: device.upload(send, what)?,
+            packed: device.zeros(send.len() * run, what)?,
+            run,
+        })
+    }
+
+    /// Writes the numbers of ghosts behind those of own nodes. Collective.
+    fn exchange(&self, device: &Device, own: &Buffer<f64>, x: &mut Buffer<f64>) -> Result<()> {
+        let Self { share, pack, nodes, packed, run } = self;
+        let pack = || {
+            let with = [count(nodes.len()), count(*run), address(nodes), address(own), address(packed)];
+            pack.launch((nodes.len() * run).div_ceil(256), 256, 0, &with)?;
+            let mut host = vec![0.0; packed.len()];
+            device.read(packed, 0, &mut host)?;
+            Ok(host)
+        };
+        let ghosts = share.exchange(*run, share::agreed(Some(share), pack())?)?;
+        device.write(&ghosts, x, own.len())
+    }
 }
 
 impl Kernels {
     /// Loads the kernels of a file and allocates the vectors of this pattern; `None` if J takes too much of
     /// the memory.
-    pub fn open(gpu: usize, source: Source, pattern: &Bsr) -> Result<Option<Self>> {
+    pub fn open(gpu: usize, source: Source, pattern: &Bsr, share: Option<&Share>) -> Result<Option<Self>> {
         let device = Device::open(gpu)?;
         if 8 * pattern.stored() as u64 > device.free_memory()? / SHARE {
             return Ok(None);
         }
         let load = |entry| Program::load(&device, &kernel(source, entry));
         let (residual, jacobian) = (load("residual")?, load("jacobian")?);
-        let x = device.zeros(pattern.block_columns() * pattern.block(), "x of a nonlinear problem")?;
+        let what = "x of a nonlinear problem";
+        let own = device.zeros(pattern.rows(), what)?;
+        let x = device.zeros(pattern.block_columns() * pattern.block(), what)?;
         let f = device.zeros(pattern.rows(), "F of a nonlinear problem")?;
         let values = device.zeros(pattern.stored(), "the Jacobian of a nonlinear problem")?;
-        Ok(Some(Self { device, residual, jacobian, x, f, values }))
+        let ghosts = share.map(|share| Ghosts::new(&device, share, pattern.block())).transpose()?;
+        Ok(Some(Self { device, residual, jacobian, own, x, f, values, ghosts }))
+    }
+
+    /// Takes x of own nodes, and the ghosts of other ranks. Collective.
+    fn take(&mut self, x: Numbers<'_>) -> Result<()> {
+        let taken = self.device.copy_from(x, &mut self.own);
+        let len = self.own.len();
+        let taken = taken.and_then(|()| self.device.copy(&self.own, &mut self.x, len));
+        match &self.ghosts {
+            None => taken,
+            Some(ghosts) => {
+                share::agreed(Some(&ghosts.share), taken)?;
+                ghosts.exchange(&self.device, &self.own, &mut self.x)
+            }
+        }
     }
 
     /// Computes F with `threads` rows of nodes per thread block; `with` returns the arguments, of the
@@ -68,7 +130,7 @@ impl Kernels {
         threads: usize,
         with: impl FnOnce(Argument, Argument) -> Vec<Argument>,
     ) -> Result<Numbers<'_>> {
-        self.device.copy_from(x, &mut self.x)?;
+        self.take(x)?;
         let arguments = with(address(&self.x), address(&self.f));
         self.residual.launch(nodes.div_ceil(threads), threads, 0, &arguments)?;
         Ok(Numbers::from(&self.f))
@@ -82,7 +144,7 @@ impl Kernels {
         launch: Launch,
         with: impl FnOnce(Argument, Argument) -> Vec<Argument>,
     ) -> Result<Numbers<'_>> {
-        self.device.copy_from(x, &mut self.x)?;
+        self.take(x)?;
         let arguments = with(address(&self.x), address(&self.values));
         self.jacobian.launch(launch.blocks, launch.threads, launch.shared, &arguments)?;
         Ok(Numbers::from(&self.values))

@@ -5,8 +5,8 @@ use krylith_core::device::cuda::{Argument, Buffer};
 use krylith_core::memory::Numbers;
 use krylith_core::newton::NonlinearSystem;
 
-use super::Assembly;
 use super::device::{FLOW, Kernels, Mesh, address, count, fits};
+use super::{Assembly, OnGpu};
 use crate::flow::{Flow, Fluid};
 
 /// Rows of a thread block of the residual.
@@ -29,7 +29,7 @@ struct OfFlow {
 
 /// Copies the system to a GPU; `None` if it does not fit.
 pub(crate) fn assembly(flow: &Flow, gpu: usize) -> Result<Option<Box<dyn Assembly<Flow>>>> {
-    let Some(kernels) = fits(Kernels::open(gpu, FLOW, flow.pattern()))?.flatten() else {
+    let Some(kernels) = fits(Kernels::open(gpu, FLOW, flow.pattern(), OnGpu::share(flow)))?.flatten() else {
         return Ok(None);
     };
     let device = &kernels.device;

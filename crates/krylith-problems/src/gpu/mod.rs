@@ -19,7 +19,6 @@ pub use device::kernels;
 use krylith_core::memory::Numbers;
 use krylith_core::newton::NonlinearSystem;
 use krylith_core::{Error, Result};
-use std::borrow::Cow;
 
 use crate::share::{self, Share};
 
@@ -27,9 +26,9 @@ use crate::share::{self, Share};
 pub(crate) trait Assembly<S>: Send + Sync {
     /// Copies the data of the time step to the GPU.
     fn begin(&mut self, system: &S) -> Result<()>;
-    /// Computes F(x), with x of own nodes and ghosts, on the GPU.
+    /// Computes F(x) on the GPU. Collective.
     fn residual(&mut self, x: Numbers<'_>) -> Result<Numbers<'_>>;
-    /// Computes ∂F/∂x at x, with x of own nodes and ghosts, on the GPU.
+    /// Computes ∂F/∂x at x on the GPU. Collective.
     fn jacobian(&mut self, x: Numbers<'_>) -> Result<Numbers<'_>>;
 }
 
@@ -39,8 +38,6 @@ pub(crate) trait OnGpu: Sized {
     fn place(&mut self) -> &mut Place<Self>;
     /// Returns the share of this rank, if several ranks solve the problem together.
     fn share(&self) -> Option<&Share>;
-    /// Returns the numbers of this rank's nodes and ghosts. Collective.
-    fn local<'x>(&self, x: &'x [f64]) -> Result<Cow<'x, [f64]>>;
     /// Copies the system to a GPU; `None` if it does not fit.
     ///
     /// # Errors
@@ -108,24 +105,14 @@ fn ready<S: OnGpu>(system: &mut S) -> Result<&mut Box<dyn Assembly<S>>> {
     system.place().assembly.as_mut().ok_or_else(missing)
 }
 
-/// Computes F(x) of own nodes on the GPU. Collective.
+/// Computes F(x) on the GPU. Collective.
 pub(crate) fn residual<'s, S: OnGpu>(system: &'s mut S, x: Numbers<'_>) -> Result<Numbers<'s>> {
-    let copy = with_ghosts(system, x)?;
-    ready(system)?.residual(copy.as_ref().map_or(x, Numbers::from))
+    ready(system)?.residual(x)
 }
 
-/// Computes the values of J at x of own nodes, on the GPU. Collective.
+/// Computes the values of J at x on the GPU. Collective.
 pub(crate) fn jacobian<'s, S: OnGpu>(system: &'s mut S, x: Numbers<'_>) -> Result<Numbers<'s>> {
-    let copy = with_ghosts(system, x)?;
-    ready(system)?.jacobian(copy.as_ref().map_or(x, Numbers::from))
-}
-
-/// Returns the numbers of own nodes and ghosts, if several ranks solve the problem together.
-fn with_ghosts<S: OnGpu>(system: &S, x: Numbers<'_>) -> Result<Option<Vec<f64>>> {
-    match system.share() {
-        None => Ok(None),
-        Some(_) => Ok(Some(system.local(&x.to_vec()?)?.into_owned())),
-    }
+    ready(system)?.jacobian(x)
 }
 
 impl<S> Clone for Place<S> {

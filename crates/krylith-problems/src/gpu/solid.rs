@@ -5,8 +5,8 @@ use krylith_core::device::cuda::Buffer;
 use krylith_core::memory::Numbers;
 use krylith_core::newton::NonlinearSystem;
 
-use super::Assembly;
 use super::device::{Kernels, Mesh, SOLID, address, count, fits, wide};
+use super::{Assembly, OnGpu};
 use crate::solid::{Material, Solid};
 
 /// Rows of a thread block of the residual.
@@ -35,7 +35,8 @@ struct OfSolid {
 
 /// Copies the system to a GPU; `None` if it does not fit.
 pub(crate) fn assembly(solid: &Solid, gpu: usize) -> Result<Option<Box<dyn Assembly<Solid>>>> {
-    let Some(kernels) = fits(Kernels::open(gpu, SOLID, solid.pattern()))?.flatten() else {
+    let Some(kernels) = fits(Kernels::open(gpu, SOLID, solid.pattern(), OnGpu::share(solid)))?.flatten()
+    else {
         return Ok(None);
     };
     let (device, n) = (&kernels.device, solid.mesh().points().len());

@@ -387,9 +387,6 @@ impl OnGpu for Solid {
     fn share(&self) -> Option<&Share> {
         self.share.as_ref()
     }
-    fn local<'x>(&self, x: &'x [f64]) -> Result<Cow<'x, [f64]>> {
-        self.local(x)
-    }
     #[cfg(feature = "cuda")]
     fn assembly(&self, gpu: usize) -> Result<Option<Box<dyn gpu::Assembly<Self>>>> {
         gpu::solid::assembly(self, gpu)
