@@ -75,8 +75,7 @@ pub fn same(what: &str, mine: &[u8]) -> Result<()> {
                 "rank {rank} was given another input than rank 0 ({what}); start all ranks with the same \
                  command"
             ));
-            // Only rank 0 prints it.
-            Err(Failure { agreed: true, rank: (comm().rank() > 0).then_some(0), ..failure })
+            Err(Failure { agreed: true, ..failure })
         }
     }
 }
@@ -126,12 +125,13 @@ pub fn leave(result: &Result<u8>) {
     }
 }
 
-/// Returns true if this rank prints a failure: its own, or that of a rank that can no longer print.
+/// Returns true if this rank prints a failure: its own, or that of a rank that can no longer print. Of a
+/// failure that all ranks know, rank 0 prints what it was told.
 pub fn prints(failure: &Failure) -> bool {
     let rank = comm().rank();
     match failure.rank {
+        _ if failure.agreed => rank == 0,
         None => true,
-        Some(_) if failure.agreed => false, // that rank still runs and prints it itself
         Some(lost) => rank == usize::from(lost == 0),
     }
 }

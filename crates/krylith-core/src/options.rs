@@ -170,9 +170,9 @@ options! {
          receives whole results. `nz` computes a block of rows per rank, of equal nonzeros. `2nz` and `nz:K` \
          send one of 2 or K blocks while they compute the next. `lra` and `lra:L` compute long rows last, \
          where L is their share of the rows. `lra+rc` and `lra+rc:L/C` also compute a share C of the rows on \
-         every rank. `fused` stores results from the kernel into all GPUs. `alone` computes all rows on every \
-         rank. `auto` measures halos and these modes at set-up, and keeps the fastest. The preconditioner of \
-         a mode is `jacobi` or `none`.";
+         every rank. `fused` stores results from the kernel into all GPUs of a process. `alone` computes all \
+         rows on every rank. `auto` measures halos and these modes at set-up, and keeps the fastest. The \
+         preconditioner of a mode is `jacobi` or `none`.";
     memory_limit: u64 = Bytes, "BYTES", Machine, default "the free memory",
         "Limit of the memory that a solve may use on each device, such as `8GiB`. A solve that needs more \
          is refused.";

@@ -108,7 +108,8 @@ impl Share {
         &self.halo
     }
 
-    /// Returns the numbers of ghosts, `run` numbers a node, from the numbers that this rank sends. Collective.
+    /// Returns the numbers of ghosts, `run` numbers a node, from the numbers that this rank sends.
+    /// Collective.
     ///
     /// # Errors
     /// A rank that is gone or failed.

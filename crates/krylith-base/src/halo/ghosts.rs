@@ -39,8 +39,8 @@ impl Halo {
         Ok(all)
     }
 
-    /// Returns the numbers of this rank's ghosts, `run` numbers a node, from the numbers that it sends, in the
-    /// order of [`send`](Self::send). Collective.
+    /// Returns the numbers of this rank's ghosts, `run` numbers a node, from the numbers that it sends, in
+    /// the order of [`send`](Self::send). Collective.
     ///
     /// # Errors
     /// A rank that is gone or failed.

@@ -299,6 +299,12 @@ impl SolverSpace for Cpu {
     }
 }
 
+#[cfg(not(feature = "cuda"))]
+mod absent;
+#[cfg(not(feature = "cuda"))]
+pub use absent::{Opening, check, first_use, open_ahead};
+#[cfg(not(feature = "cuda"))]
+use absent::{gpu_of_rank, gpu_vectors, is_open, look_cuda, missing, open_cuda, seems_there};
 #[cfg(feature = "cuda")]
 pub use cuda::{Opening, check, first_use, open_ahead};
 #[cfg(feature = "cuda")]
@@ -538,73 +544,4 @@ mod cuda {
             Cuda::random(self, seed, numbers, order, to)
         }
     }
-}
-
-/// Placeholder: this build has no GPU support.
-#[cfg(not(feature = "cuda"))]
-#[doc(hidden)]
-pub struct Opening;
-
-/// Does nothing: this build has no GPU support.
-#[cfg(not(feature = "cuda"))]
-pub fn open_ahead(_: &[usize]) -> Opening {
-    Opening
-}
-
-/// Returns nothing: this build compiles no kernels.
-#[cfg(not(feature = "cuda"))]
-pub fn first_use() -> Option<String> {
-    None
-}
-
-#[cfg(not(feature = "cuda"))]
-fn seems_there() -> bool {
-    false
-}
-
-#[cfg(not(feature = "cuda"))]
-fn is_open(_: usize) -> bool {
-    false
-}
-
-#[cfg(not(feature = "cuda"))]
-fn missing(_: usize) -> Option<String> {
-    Some("this build has no GPU support".into())
-}
-
-/// Returns an error: this build has no GPU support.
-///
-/// # Errors
-/// Always.
-#[cfg(not(feature = "cuda"))]
-pub fn check(_: &[usize]) -> Result<()> {
-    let message = "this build has no GPU support; build with the feature `cuda`".into();
-    Err(Error::NoDevice { device: "cuda".into(), message })
-}
-
-#[cfg(not(feature = "cuda"))]
-fn look_cuda(_: usize, _: usize) -> Result<(String, u64, usize)> {
-    check(&[]).map(|()| unreachable!("GPUs were refused"))
-}
-
-#[cfg(not(feature = "cuda"))]
-fn gpu_of_rank(_: &dyn Communicator, _: &[usize]) -> Result<Option<usize>> {
-    check(&[]).map(|()| None)
-}
-
-#[cfg(not(feature = "cuda"))]
-fn gpu_vectors(_: usize, _: usize, _: usize) -> Result<Box<dyn HeldVectors>> {
-    check(&[]).map(|()| unreachable!("GPUs were refused"))
-}
-
-#[cfg(not(feature = "cuda"))]
-fn open_cuda(
-    _: &[usize],
-    _: Option<usize>,
-    _: &str,
-    _: &LocalProblem,
-    _: &Arc<dyn Communicator>,
-    _: &Arc<Options>,
-) -> Result<Box<dyn Engine>> {
-    check(&[]).map(|()| unreachable!("GPUs were refused"))
 }

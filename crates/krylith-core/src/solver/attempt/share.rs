@@ -184,7 +184,7 @@ impl<S: SolverSpace> Sharing<S> {
         drop(method);
         let mut times = vec![("halo".to_string(), halo)];
         let rows = WholeRows::new(&**comm, local.terms)?;
-        let modes = candidates(&rows, comm.size(), space.is_gpu());
+        let modes = candidates(&rows, comm.size(), space.is_gpu() && comm.shares_address_space());
         let mut whole = Whole::new(space, comm, &rows, modes[0])?;
         whole.precondition(&**comm, local, &attempt.precond, info)?;
         let mut host = vec![0.0; space.len()];
@@ -396,10 +396,11 @@ fn by_whole_vectors(precond: &PrecondSpec) -> bool {
 }
 
 /// Returns the modes that are worth a measurement.
-fn candidates(rows: &WholeRows, ranks: usize, is_gpu: bool) -> Vec<Mode> {
+fn candidates(rows: &WholeRows, ranks: usize, stores: bool) -> Vec<Mode> {
     let mut all = Mode::candidates(rows.mean_row(), ranks);
-    // On the host `fused` is `nz`. If one rank alone were the fastest, more devices would not pay.
-    all.retain(|mode| *mode != Mode::Alone && (is_gpu || *mode != Mode::Fused));
+    // On the host `fused` is `nz`, and GPUs of several processes do not have it. If one rank alone were the
+    // fastest, more devices would not pay.
+    all.retain(|mode| *mode != Mode::Alone && (stores || *mode != Mode::Fused));
     all
 }
 
