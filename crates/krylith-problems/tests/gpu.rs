@@ -84,7 +84,8 @@ fn close_to(tolerance: f64, what: &str, got: &[f64], wanted: &[f64]) -> Result<(
 }
 
 /// Compares F and J in every time step, at states near the initial guess. A body at rest is no such state:
-/// the stiffness of its fibres depends on whether they are stretched or compressed.
+/// the stiffness of its fibres depends on whether they are stretched or compressed. Near rest, J² − 1 loses
+/// digits.
 fn compare(host: &mut dyn NonlinearProblem, gpu: &mut dyn NonlinearProblem) -> Result<()> {
     if !gpu.solves_on(Some(0))? {
         return Err(Error::invalid("the system is not on the GPU"));
@@ -93,7 +94,7 @@ fn compare(host: &mut dyn NonlinearProblem, gpu: &mut dyn NonlinearProblem) -> R
     let mut x = host.initial();
     let (mut f, mut values) = (x.clone(), vec![0.0; host.pattern().stored()]);
     loop {
-        for size in [1e-4, 1e-3] {
+        for size in [1e-3, 1e-2] {
             let noise = |i: usize| size * ((i * 2654435761 % 1000) as f64 / 500.0 - 1.0);
             let at: Vec<f64> = x.iter().enumerate().map(|(i, x)| x + noise(i)).collect();
             host.residual(&at, &mut f)?;
