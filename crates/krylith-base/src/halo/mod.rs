@@ -1,9 +1,9 @@
 //! The data that one rank exchanges with its neighbours before a product, and the map between global and
 //! local numbers.
 //!
-//! [`Halo::build`] finds the owners of ghosts through a distributed directory: rank ⌊g/64⌋ mod P stores the
-//! owner of number g, and answers queries for it. So a rank stores its own numbers, its ghosts, and a P-th of
-//! the directory.
+//! If every rank owns consecutive numbers, [`Halo::build`] knows the owners of ghosts from all runs.
+//! Otherwise it finds them through a distributed directory: rank ⌊g/64⌋ mod P stores the owner of number g,
+//! and answers queries for it. So a rank stores its own numbers, its ghosts, and a P-th of the directory.
 
 mod ghosts;
 mod numbers;
@@ -16,9 +16,10 @@ pub use ghosts::{from_bytes, to_bytes};
 pub use numbers::OwnRows;
 pub use numbers::RowNumbers;
 
-use crate::comm::{Communicator, agree};
+use crate::comm::{Communicator, agree, gather};
 use crate::{Error, Result};
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
 /// Number of consecutive numbers that one rank stores in the directory. Queries for neighbouring rows go to
@@ -171,6 +172,9 @@ impl Halo {
 
 /// The owner of every number in `needed`, [`NOBODY`] if it has none. Collective.
 fn owners(comm: &dyn Communicator, own: &[u64], needed: &[u64]) -> Result<Vec<u64>> {
+    if let Some(runs) = runs(comm, own)? {
+        return Ok(needed.iter().map(|&g| owner_in(&runs, g)).collect());
+    }
     let size = comm.size();
     let keeper = |g: u64| (g / RUN % size as u64) as usize;
     // To each directory rank: the count of registered numbers, those numbers, then the queried ones.
@@ -184,7 +188,7 @@ fn owners(comm: &dyn Communicator, own: &[u64], needed: &[u64]) -> Result<Vec<u6
     }
     let messages = comm.all_to_all(messages.iter().map(|l| pack(l)).collect())?;
 
-    let mut directory: HashMap<u64, u64> = HashMap::new();
+    let mut directory: HashMap<u64, u64, Mixed> = HashMap::default();
     let mut twice = Ok(());
     let mut asked: Vec<Vec<u64>> = Vec::with_capacity(size);
     for (rank, message) in messages.iter().enumerate() {
@@ -192,9 +196,7 @@ fn owners(comm: &dyn Communicator, own: &[u64], needed: &[u64]) -> Result<Vec<u6
         let registered = numbers.next().unwrap_or(0);
         for g in numbers.by_ref().take(registered as usize) {
             if let Some(other) = directory.insert(g, rank as u64) {
-                twice = Err(Error::invalid(format!(
-                    "block row {g} is owned by rank {other} and by rank {rank}; give each row to one rank"
-                )));
+                twice = Err(owned_twice(g, other, rank as u64));
             }
         }
         asked.push(numbers.collect());
@@ -207,6 +209,50 @@ fn owners(comm: &dyn Communicator, own: &[u64], needed: &[u64]) -> Result<Vec<u6
     // Answers arrive in the order of the queries to each directory rank.
     let mut answers: Vec<_> = answers.iter().map(|bytes| unpack(bytes)).collect();
     Ok(needed.iter().map(|&g| answers[keeper(g)].next().unwrap_or(NOBODY)).collect())
+}
+
+/// A rank's consecutive numbers, and the rank.
+type Run = (Range<u64>, u64);
+
+/// Returns the runs of all ranks in ascending order, without empty ones; `None` if the numbers of a rank are
+/// not consecutive. Collective.
+fn runs(comm: &dyn Communicator, own: &[u64]) -> Result<Option<Vec<Run>>> {
+    let mine = run_of(own).map_or([0, 0, 0], |run| [1, run.start, run.end]);
+    let all = gather(comm, &pack(&mine))?;
+    let mut runs: Vec<Run> = Vec::with_capacity(all.len());
+    for (rank, message) in all.iter().enumerate() {
+        let words: Vec<u64> = unpack(message).collect();
+        match words[..] {
+            [1, start, end] if start < end => runs.push((start..end, rank as u64)),
+            [1, ..] => {}
+            _ => return Ok(None),
+        }
+    }
+    runs.sort_unstable_by_key(|(run, rank)| (run.start, *rank));
+    match runs.windows(2).find(|pair| pair[1].0.start < pair[0].0.end) {
+        None => Ok(Some(runs)),
+        Some(pair) => Err(owned_twice(pair[1].0.start, pair[0].1, pair[1].1)),
+    }
+}
+
+/// Returns the owner of a number, or [`NOBODY`].
+fn owner_in(runs: &[Run], g: u64) -> u64 {
+    let next = runs.partition_point(|(run, _)| run.start <= g);
+    runs[..next].last().filter(|(run, _)| g < run.end).map_or(NOBODY, |(_, rank)| *rank)
+}
+
+/// Returns the numbers as a range, if they are consecutive and ascending.
+fn run_of(own: &[u64]) -> Option<Range<u64>> {
+    let Some(&first) = own.first() else { return Some(0..0) };
+    let end = first.checked_add(own.len() as u64)?;
+    own.iter().zip(first..end).all(|(g, wanted)| *g == wanted).then_some(first..end)
+}
+
+fn owned_twice(g: u64, one: u64, other: u64) -> Error {
+    let (first, second) = (one.min(other), one.max(other));
+    Error::invalid(format!(
+        "block row {g} is owned by rank {first} and by rank {second}; give each row to one rank"
+    ))
 }
 
 fn pack(numbers: &[u64]) -> Vec<u8> {
@@ -235,12 +281,39 @@ fn unpack(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
 #[derive(Debug, Clone, Default)]
 pub struct Numbering {
     global: Vec<u64>,
-    local: HashMap<u64, u32>,
+    /// The numbers of the first local nodes, if they are consecutive; empty otherwise.
+    run: Range<u64>,
+    /// Local numbers of the others.
+    local: HashMap<u64, u32, Mixed>,
+}
+
+/// Hashes for numbers of rows, which nobody chooses in order to make them collide.
+type Mixed = BuildHasherDefault<Mixer>;
+
+#[derive(Debug, Clone, Default)]
+struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
+    }
+    fn write_u64(&mut self, number: u64) {
+        // The upper half of a product depends on all bits of the number; the table uses both ends of a hash.
+        let product = u128::from(self.0 ^ number) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = (product >> 64) as u64 ^ product as u64;
+    }
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 impl Numbering {
     /// The local number of a global one, if it is this rank's own or a ghost.
+    #[inline]
     pub fn local(&self, global: u64) -> Option<u32> {
+        if self.run.contains(&global) {
+            return Some((global - self.run.start) as u32);
+        }
         self.local.get(&global).copied()
     }
 
@@ -266,9 +339,16 @@ impl Numbering {
     fn extended(mut self, rank: usize, more: &[u64]) -> Result<Self> {
         check_local(rank, self.global.len() + more.len())?;
         self.global.reserve_exact(more.len());
+        if self.global.is_empty()
+            && let Some(run) = run_of(more)
+        {
+            self.global.extend_from_slice(more);
+            self.run = run;
+            return Ok(self);
+        }
         self.local.reserve(more.len());
         for &g in more {
-            if self.local.insert(g, self.global.len() as u32).is_some() {
+            if self.run.contains(&g) || self.local.insert(g, self.global.len() as u32).is_some() {
                 return Err(Error::invalid(format!(
                     "block row {g} is given twice by rank {rank}; give it once"
                 )));
@@ -289,4 +369,64 @@ pub fn check_local(rank: usize, nodes: usize) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::Team;
+
+    /// Builds the halos of nine nodes in a ring over three ranks. Rank 2 owns the given numbers.
+    fn ring(last: [u64; 3]) -> Vec<(Vec<u64>, Halo)> {
+        let own: [&[u64]; 3] = [&[0, 1, 2, 3], &[4, 5, 6], &last];
+        let built = Team::run(3, |comm| {
+            let own = own[comm.rank()];
+            let nodes = own.iter().filter(|g| **g < 9);
+            let columns = nodes.flat_map(|g| [(g + 8) % 9, *g, (g + 1) % 9]);
+            let (halo, numbering) = Halo::build(&*comm, own, columns)?;
+            assert!(numbering.global().iter().zip(0..).all(|(g, i)| numbering.local(*g) == Some(i)));
+            assert_eq!(numbering.local(100), None);
+            Ok((numbering.global()[halo.own..].to_vec(), halo))
+        });
+        built.unwrap()
+    }
+
+    #[test]
+    fn runs_and_the_directory_find_the_same_owners() {
+        // 9 and 30 are numbers that no row uses.
+        let (runs, scattered) = ([7, 8, 9], [30, 7, 8]);
+        for (one, other) in ring(runs).iter().zip(&ring(scattered)) {
+            assert_eq!((&one.0, one.1.own, one.1.ghosts), (&other.0, other.1.own, other.1.ghosts));
+            let ranks = |halo: &Halo| halo.neighbours.iter().map(|n| n.rank).collect::<Vec<_>>();
+            assert_eq!(ranks(&one.1), ranks(&other.1));
+        }
+    }
+
+    #[test]
+    fn numbers_that_two_ranks_own_or_none_are_named() {
+        let fails = |own: [&'static [u64]; 2], column: u64| {
+            let built = Team::run(2, |comm| {
+                Halo::build(&*comm, own[comm.rank()], [own[comm.rank()][0], column]).map(drop)
+            });
+            built.unwrap_err().to_string()
+        };
+        for own in [[&[0, 1, 2][..], &[2, 3]], [&[2, 0, 1], &[3, 2]]] {
+            let error = fails(own, 0);
+            assert!(error.contains("block row 2 is owned by rank 0 and by rank 1"), "{error}");
+        }
+        for own in [[&[0, 1][..], &[2, 3]], [&[1, 0], &[3, 2]]] {
+            let error = fails(own, 7);
+            assert!(error.contains("no rank owns block row 7"), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_consecutive_numbers_are_a_run() {
+        assert_eq!(run_of(&[]), Some(0..0));
+        assert_eq!(run_of(&[5, 6, 7]), Some(5..8));
+        assert_eq!(run_of(&[5, 7]), None);
+        assert_eq!(run_of(&[u64::MAX]), None);
+        assert_eq!(owner_in(&[(2..4, 1), (8..9, 0)], 3), 1);
+        assert_eq!([1, 4, 9].map(|g| owner_in(&[(2..4, 1), (8..9, 0)], g)), [NOBODY; 3]);
+    }
 }

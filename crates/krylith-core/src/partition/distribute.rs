@@ -4,9 +4,14 @@ use super::{Halo, Numbering, Part};
 use crate::comm::{Communicator, agree, gather};
 use crate::matrix::{Bsr, Csr, Dense, Grouping};
 use crate::operator::Terms;
+use crate::threads::each_task;
 use crate::{Error, Result};
+use rayon::prelude::*;
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+
+/// Rows of a task.
+const ROWS: usize = 4096;
 
 /// One rank's own block rows, with 64-bit global columns.
 ///
@@ -157,7 +162,7 @@ impl Rows {
                     a.col.len() * b * b
                 ));
             }
-            if let Some(e) = a.values.iter().position(|v| !v.is_finite()) {
+            if let Some(e) = a.values.par_iter().with_min_len(1 << 16).position_first(|v| !v.is_finite()) {
                 let i = a.row_ptr.partition_point(|&p| p <= e / (b * b)) - 1;
                 return wrong(format!(
                     "block row {}, block column {}: entry ({}, {}) of the block is {}; every value must be \
@@ -231,50 +236,48 @@ impl RowBlocks {
         nodes: usize,
         numbering: &Numbering,
     ) -> Result<(Bsr, Vec<usize>)> {
-        let bb = block * block;
-        let (mut col, mut values) =
-            (Vec::with_capacity(self.col.len()), Vec::with_capacity(self.values.len()));
-        let (mut order, mut from) = (Vec::new(), Vec::with_capacity(self.col.len()));
-        for (i, range) in self.row_ptr.windows(2).map(|w| w[0]..w[1]).enumerate() {
-            let begin = col.len();
-            let columns = self.col[range.clone()]
-                .iter()
-                .map(|&g| numbering.local(g).expect("the halo has every column"));
-            sort_row(
-                columns,
-                &self.values[range.start * bb..range.end * bb],
-                bb,
-                &mut order,
-                &mut col,
-                &mut values,
-            );
-            from.extend(order.iter().map(|&(_, p)| range.start + p));
-            if let Some(pair) = col[begin..].windows(2).find(|pair| pair[0] == pair[1]) {
-                return Err(Error::invalid(format!(
-                    "block column {} appears twice in block row {}; add these blocks into one",
-                    numbering.global()[pair[0] as usize],
-                    numbers[i]
-                )));
-            }
+        let (bb, n) = (block * block, numbers.len());
+        let (mut col, mut values) = (vec![0u32; self.col.len()], vec![0.0; self.values.len()]);
+        let mut from = vec![0usize; self.col.len()];
+        let (mut cols, mut numbers_left, mut places) = (&mut col[..], &mut values[..], &mut from[..]);
+        let mut tasks = Vec::with_capacity(n.div_ceil(ROWS));
+        for first in (0..n).step_by(ROWS) {
+            let last = (first + ROWS).min(n);
+            let count = self.row_ptr[last] - self.row_ptr[first];
+            let (col, values, from);
+            (col, cols) = std::mem::take(&mut cols).split_at_mut(count);
+            (values, numbers_left) = std::mem::take(&mut numbers_left).split_at_mut(count * bb);
+            (from, places) = std::mem::take(&mut places).split_at_mut(count);
+            tasks.push((first..last, col, values, from));
         }
-        Ok((Bsr::new(block, numbers.len(), nodes, self.row_ptr, col, values)?, from))
-    }
-}
-
-/// Appends a row of blocks by ascending local column; `order` is scratch.
-pub(super) fn sort_row(
-    columns: impl Iterator<Item = u32>,
-    blocks: &[f64],
-    bb: usize,
-    order: &mut Vec<(u32, usize)>,
-    col: &mut Vec<u32>,
-    values: &mut Vec<f64>,
-) {
-    order.clear();
-    order.extend(columns.enumerate().map(|(p, j)| (j, p)));
-    order.sort_unstable();
-    for &(j, p) in order.iter() {
-        col.push(j);
-        values.extend_from_slice(&blocks[p * bb..(p + 1) * bb]);
+        let twice = Mutex::new(None);
+        each_task(tasks, &|(rows, col, values, from)| {
+            let (start, mut order) = (self.row_ptr[rows.start], Vec::new());
+            for i in rows {
+                let given = self.row_ptr[i]..self.row_ptr[i + 1];
+                let local = |&g: &u64| numbering.local(g).expect("the halo has every column");
+                order.clear();
+                order.extend(self.col[given.clone()].iter().map(local).zip(given.clone()));
+                order.sort_unstable();
+                for (at, &(j, p)) in (given.start - start..).zip(&order) {
+                    (col[at], from[at]) = (j, p);
+                    values[at * bb..(at + 1) * bb].copy_from_slice(&self.values[p * bb..(p + 1) * bb]);
+                }
+                if let Some(pair) = order.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+                    let mut twice = twice.lock().unwrap_or_else(|e| e.into_inner());
+                    if twice.is_none_or(|(row, _)| i < row) {
+                        *twice = Some((i, pair[0].0));
+                    }
+                }
+            }
+        });
+        if let Some((i, j)) = twice.into_inner().unwrap_or_else(|e| e.into_inner()) {
+            return Err(Error::invalid(format!(
+                "block column {} appears twice in block row {}; add these blocks into one",
+                numbering.global()[j as usize],
+                numbers[i]
+            )));
+        }
+        Ok((Bsr::new(block, n, nodes, self.row_ptr, col, values)?, from))
     }
 }
