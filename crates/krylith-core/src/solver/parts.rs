@@ -11,7 +11,9 @@ use crate::matrix::{Bsr, Dense};
 use crate::memory::{Numbers, NumbersMut};
 use crate::operator::Terms;
 use crate::options::Options;
-use crate::partition::{LocalSubdomains, Part, Partition, PartitionSpec, RowNumbers, assign_whole, split};
+#[cfg(feature = "cuda")]
+use crate::partition::PartitionSpec;
+use crate::partition::{LocalSubdomains, Part, Partition, RowNumbers, assign_whole, split};
 use crate::precond::NearNull;
 use crate::problem::{LocalProblem, Problem};
 use crate::{Error, Result};

@@ -1,7 +1,7 @@
 //! F and J of the nonlinear problems on the GPU that solves. Values of J stay there.
 //!
 //! Each problem has a `.cu` file in `kernels/`, which does what the problem's Rust does in the same order,
-//! and an [`Assembly`] that holds its data on the GPU. Without feature `cuda` there is none.
+//! and an `Assembly` that holds its data on the GPU. Without feature `cuda` there is none.
 
 #[cfg(feature = "cuda")]
 pub(crate) mod cavity;
