@@ -1,13 +1,12 @@
 //! F and J of the nonlinear problems on a GPU, beside those of the host.
 //!
-//! Kernels are compiled wherever NVRTC is; if `KRYLITH_NVRTC` is set, NVRTC is required. The comparisons need
-//! a GPU and are reported as ignored, and never as passed, where there is none; `KRYLITH_REQUIRE_GPU` makes a
-//! missing GPU a failure.
+//! Reported as ignored, and never as passed, where there is no GPU; `KRYLITH_REQUIRE_GPU` makes a missing GPU
+//! a failure.
 
 #![cfg(feature = "cuda")]
 
 use krylith_core::comm::Team;
-use krylith_core::device::cuda::{Device, Program, compile_for, draft_for};
+use krylith_core::device::cuda::Device;
 use krylith_core::memory::Numbers;
 use krylith_core::newton::{Newton, NewtonOptions};
 use krylith_core::{Error, Result};
@@ -22,30 +21,12 @@ const PROBLEMS: [&str; 3] =
 const FREE: &str = "ventricle:2000,steps=2,pressure=0";
 
 fn main() {
-    let kernels = krylith_problems::gpu::kernels();
-    let missing = draft_for(&kernels[0][0], (8, 0)).err().filter(|e| matches!(e, Error::Library { .. }));
-    if let Some(e) = &missing {
-        assert!(std::env::var_os("KRYLITH_NVRTC").is_none(), "{e}");
-        eprintln!("skipped: {e}");
-    }
     let gpu = Device::open(0).err();
     if let Some(e) = &gpu {
         assert!(std::env::var_os("KRYLITH_REQUIRE_GPU").is_none(), "a GPU is required: {e}");
         eprintln!("skipped: {e}");
     }
     let mut all = Vec::new();
-    for kernels in kernels {
-        let first = kernels[0].clone();
-        assert!(kernels.iter().all(Program::is_declared), "{} has other functions", first.file);
-        let name = format!("kernels of {} are compiled", first.file);
-        // A file is compiled as a whole.
-        let compile = move || {
-            draft_for(&first, (8, 0))?;
-            compile_for(&first, (9, 0))?;
-            Ok(())
-        };
-        all.push(Trial::test(name, compile).with_ignored_flag(missing.is_some()));
-    }
     type Check = fn(&'static str) -> Result<()>;
     let checks: [(&str, Check); 3] = [
         ("is that of the host", one),
@@ -59,7 +40,7 @@ fn main() {
         }
     }
     let arguments = Arguments::from_args();
-    if (missing.is_some() || gpu.is_some()) && (arguments.ignored || arguments.include_ignored) {
+    if gpu.is_some() && (arguments.ignored || arguments.include_ignored) {
         all.clear(); // asked to run what cannot run here
     }
     libtest_mimic::run(&arguments, all).exit();
