@@ -1,13 +1,12 @@
 //! The ranks of a measurement on several devices: threads of this process, or the processes that a launcher
 //! such as mpirun started. A suite runs the same code on both.
 //!
-//! Under a launcher a suite measures all ranks together, and only what is Krylith's: baselines of a vendor
-//! have no ranks that are processes. Times are maxima over the ranks, and every rank has the same results, so
-//! that rank 0 can report them.
+//! Under a launcher, a suite measures all ranks together. It runs Krylith alone, because the baselines run in
+//! one process. Times are maxima over the ranks. Every rank has the same results, and rank 0 reports them.
 
 use krylith_core::comm::{Communicator, Team, agree, gather, largest};
 use krylith_core::operator::Terms;
-use krylith_core::partition::{LocalSubdomains, Part, assign, assign_planes, split};
+use krylith_core::partition::{LocalSubdomains, Part, RowNumbers, assign_whole, split};
 use krylith_core::{DeviceSpec, Error, Options, Problem, Result};
 use serde_json::Value;
 use std::sync::Arc;
@@ -161,12 +160,8 @@ impl Share {
         let (nodes, run) = (terms.block_rows(), terms.block() * terms.stages());
         let cut = || -> Result<_> {
             let (spec, wanted) = (options.subdomains(run), options.partition.unwrap_or_default());
-            let planes = options.planes().zip(grid);
-            let planes = planes.map(|(planes, grid)| assign_planes(terms, grid, comm.size(), planes));
-            let all = match planes.transpose()?.flatten() {
-                Some(planes) => planes,
-                None => assign(terms, coordinates, grid, comm.size(), wanted, spec)?,
-            };
+            let planes = options.planes();
+            let all = assign_whole(terms, coordinates, grid, comm.size(), wanted, spec, planes)?;
             let part = split(terms, &all.partition)?.swap_remove(comm.rank());
             let subdomains = all.local(&part.rows)?;
             Ok((part, subdomains))
@@ -186,8 +181,9 @@ impl Share {
 
     /// Returns these rows of a vector.
     pub fn own(&self, x: &[f64]) -> Vec<f64> {
-        let rows = self.rows.iter().map(|&row| row as usize * self.run);
-        rows.flat_map(|at| x[at..at + self.run].iter().copied()).collect()
+        let mut own = vec![0.0; self.rows.len() * self.run];
+        RowNumbers::List(&self.rows).take(self.run, x, &mut own);
+        own
     }
 
     /// Returns the whole vector on every rank. Collective.
@@ -209,16 +205,9 @@ pub(crate) fn whole(
     own: &[f64],
     (nodes, run): (usize, usize),
 ) -> Result<Vec<f64>> {
-    let rows = rows.iter().flat_map(|row| row.to_le_bytes());
-    let bytes: Vec<u8> = rows.chain(own.iter().flat_map(|x| x.to_le_bytes())).collect();
     let mut all = vec![f64::NAN; nodes * run];
-    for message in gather(comm, &bytes)? {
-        let words = message.as_chunks::<8>().0;
-        let (rows, values) = words.split_at(words.len() / (run + 1));
-        for (row, values) in rows.iter().zip(values.chunks_exact(run)) {
-            let at = u64::from_le_bytes(*row) as usize * run;
-            all[at..at + run].iter_mut().zip(values).for_each(|(x, v)| *x = f64::from_le_bytes(*v));
-        }
+    for message in gather(comm, &RowNumbers::List(rows).pack(own))? {
+        RowNumbers::unpack(&message, run, &mut all);
     }
     Ok(all)
 }

@@ -5,6 +5,7 @@
 use crate::failure::{Failure, Result};
 use crate::output;
 use krylith_core::comm::{self, Communicator, Solo};
+use krylith_core::partition::RowNumbers;
 use std::sync::Arc;
 use std::sync::OnceLock;
 
@@ -93,21 +94,13 @@ pub fn gathered(
     run: usize,
 ) -> Result<Vec<f64>> {
     let mut out = vec![Vec::new(); comm.size()];
-    let bytes = numbers.iter().flat_map(|n| n.to_le_bytes()).chain(own.iter().flat_map(|x| x.to_le_bytes()));
-    out[0] = bytes.collect();
+    out[0] = RowNumbers::List(numbers).pack(own);
     let all = comm.all_to_all(out)?;
     if comm.rank() > 0 {
         return Ok(Vec::new());
     }
     let mut whole = vec![0.0; nodes * run];
-    for message in &all {
-        let words = message.as_chunks::<8>().0;
-        let (numbers, values) = words.split_at(words.len() / (run + 1));
-        for (number, values) in numbers.iter().zip(values.chunks_exact(run)) {
-            let at = u64::from_le_bytes(*number) as usize * run;
-            whole[at..at + run].iter_mut().zip(values).for_each(|(x, b)| *x = f64::from_le_bytes(*b));
-        }
-    }
+    all.iter().for_each(|message| RowNumbers::unpack(message, run, &mut whole));
     Ok(whole)
 }
 
@@ -125,8 +118,8 @@ pub fn leave(result: &Result<u8>) {
     }
 }
 
-/// Returns true if this rank prints a failure: its own, or that of a rank that can no longer print. Of a
-/// failure that all ranks know, rank 0 prints what it was told.
+/// Returns true if this rank prints a failure: its own, or that of a rank that can no longer print. If all
+/// ranks know the failure, only rank 0 prints it.
 pub fn prints(failure: &Failure) -> bool {
     let rank = comm().rank();
     match failure.rank {

@@ -217,7 +217,8 @@ type Run = (Range<u64>, u64);
 /// Returns the runs of all ranks in ascending order, without empty ones; `None` if the numbers of a rank are
 /// not consecutive. Collective.
 fn runs(comm: &dyn Communicator, own: &[u64]) -> Result<Option<Vec<Run>>> {
-    let mine = run_of(own).map_or([0, 0, 0], |run| [1, run.start, run.end]);
+    let run = if own.is_empty() { Some(0..0) } else { RowNumbers::List(own).as_run() };
+    let mine = run.map_or([0, 0, 0], |run| [1, run.start, run.end]);
     let all = gather(comm, &pack(&mine))?;
     let mut runs: Vec<Run> = Vec::with_capacity(all.len());
     for (rank, message) in all.iter().enumerate() {
@@ -239,13 +240,6 @@ fn runs(comm: &dyn Communicator, own: &[u64]) -> Result<Option<Vec<Run>>> {
 fn owner_in(runs: &[Run], g: u64) -> u64 {
     let next = runs.partition_point(|(run, _)| run.start <= g);
     runs[..next].last().filter(|(run, _)| g < run.end).map_or(NOBODY, |(_, rank)| *rank)
-}
-
-/// Returns the numbers as a range, if they are consecutive and ascending.
-fn run_of(own: &[u64]) -> Option<Range<u64>> {
-    let Some(&first) = own.first() else { return Some(0..0) };
-    let end = first.checked_add(own.len() as u64)?;
-    own.iter().zip(first..end).all(|(g, wanted)| *g == wanted).then_some(first..end)
 }
 
 fn owned_twice(g: u64, one: u64, other: u64) -> Error {
@@ -287,7 +281,7 @@ pub struct Numbering {
     local: HashMap<u64, u32, Mixed>,
 }
 
-/// Hashes for numbers of rows, which nobody chooses in order to make them collide.
+/// A fast hash of row numbers. It need not resist numbers that are chosen to collide.
 type Mixed = BuildHasherDefault<Mixer>;
 
 #[derive(Debug, Clone, Default)]
@@ -340,7 +334,7 @@ impl Numbering {
         check_local(rank, self.global.len() + more.len())?;
         self.global.reserve_exact(more.len());
         if self.global.is_empty()
-            && let Some(run) = run_of(more)
+            && let Some(run) = RowNumbers::List(more).as_run()
         {
             self.global.extend_from_slice(more);
             self.run = run;
@@ -421,11 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn only_consecutive_numbers_are_a_run() {
-        assert_eq!(run_of(&[]), Some(0..0));
-        assert_eq!(run_of(&[5, 6, 7]), Some(5..8));
-        assert_eq!(run_of(&[5, 7]), None);
-        assert_eq!(run_of(&[u64::MAX]), None);
+    fn owners_are_found_in_runs() {
         assert_eq!(owner_in(&[(2..4, 1), (8..9, 0)], 3), 1);
         assert_eq!([1, 4, 9].map(|g| owner_in(&[(2..4, 1), (8..9, 0)], g)), [NOBODY; 3]);
     }

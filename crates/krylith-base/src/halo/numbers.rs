@@ -83,8 +83,9 @@ impl RowNumbers<'_> {
             RowNumbers::Run { first, count } => Some(*first..first + *count as u64),
             RowNumbers::List(list) => {
                 let (first, last) = (*list.first()?, *list.last()?);
-                let run = list.is_sorted() && last - first == list.len() as u64 - 1;
-                run.then_some(first..last + 1)
+                let ascend = list.windows(2).all(|pair| pair[0] < pair[1]);
+                let run = ascend && last - first == list.len() as u64 - 1;
+                last.checked_add(1).filter(|_| run).map(|end| first..end)
             }
         }
     }
@@ -100,6 +101,24 @@ impl RowNumbers<'_> {
                     own.copy_from_slice(&whole[i as usize * run..][..run]);
                 }
             }
+        }
+    }
+
+    /// Packs this rank's numbers with those of the rows, for [`unpack`](Self::unpack) on another rank.
+    #[doc(hidden)]
+    pub fn pack(&self, own: &[f64]) -> Vec<u8> {
+        let rows = (0..self.len()).flat_map(|i| self.at(i).to_le_bytes());
+        rows.chain(own.iter().flat_map(|x| x.to_le_bytes())).collect()
+    }
+
+    /// Copies packed numbers into a global vector with `run` numbers per row.
+    #[doc(hidden)]
+    pub fn unpack(packed: &[u8], run: usize, whole: &mut [f64]) {
+        let words = packed.as_chunks::<8>().0;
+        let (rows, values) = words.split_at(words.len() / (run + 1));
+        for (row, values) in rows.iter().zip(values.chunks_exact(run)) {
+            let at = u64::from_le_bytes(*row) as usize * run;
+            whole[at..at + run].iter_mut().zip(values).for_each(|(x, v)| *x = f64::from_le_bytes(*v));
         }
     }
 
@@ -119,6 +138,23 @@ impl RowNumbers<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_consecutive_numbers_are_a_run() {
+        let run = |list: &[u64]| RowNumbers::List(list).as_run();
+        assert_eq!(run(&[5, 6, 7]), Some(5..8));
+        assert_eq!(
+            [run(&[]), run(&[5, 7]), run(&[6, 5]), run(&[1, 1, 3]), run(&[u64::MAX])],
+            [const { None }; 5]
+        );
+    }
+
+    #[test]
+    fn packed_numbers_find_their_rows() {
+        let mut whole = vec![0.0; 8];
+        RowNumbers::unpack(&RowNumbers::List(&[3, 1]).pack(&[7.0, 8.0, 5.0, 6.0]), 2, &mut whole);
+        assert_eq!(whole, [0.0, 0.0, 5.0, 6.0, 0.0, 0.0, 7.0, 8.0]);
+    }
 
     #[test]
     fn a_run_is_the_list_of_its_numbers() {
