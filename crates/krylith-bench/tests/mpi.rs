@@ -5,28 +5,16 @@
 mod launchers;
 
 use launchers::Launcher;
-use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
 use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let mut args = Arguments::from_args();
-    args.test_threads = Some(1); // the ranks of one job already outnumber the cores
-    let tests: [(&str, fn()); 3] = [
+    launchers::run(&[
         ("direct_suites_measure_all_ranks", direct_suites_measure_all_ranks),
         ("suites_of_solvers_measure_all_ranks", suites_of_solvers_measure_all_ranks),
         ("what_ranks_cannot_run_is_refused_once", what_ranks_cannot_run_is_refused_once),
-    ];
-    let none = launchers::all().is_empty();
-    let trial = |(name, test): (&str, fn())| {
-        let run = move || {
-            test();
-            Ok(())
-        };
-        Trial::test(name, run).with_ignored_flag(none)
-    };
-    libtest_mimic::run(&args, tests.into_iter().map(trial).collect()).exit_code()
+    ])
 }
 
 /// Runs a suite on ranks; returns the exit code, stdout and stderr.

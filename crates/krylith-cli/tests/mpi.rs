@@ -7,15 +7,12 @@ mod launchers;
 
 use common::{Folder, Ran};
 use launchers::Launcher;
-use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 fn main() -> ExitCode {
-    let mut args = Arguments::from_args();
-    args.test_threads = Some(1); // the ranks of one job already outnumber the cores
-    let tests: [(&str, fn()); 9] = [
+    launchers::run(&[
         ("ranks_solve_as_one_process", ranks_solve_as_one_process),
         ("subdomains_are_those_of_one_process", subdomains_are_those_of_one_process),
         ("boxes_are_as_good_as_slabs", boxes_are_as_good_as_slabs),
@@ -25,16 +22,7 @@ fn main() -> ExitCode {
         ("an_interrupted_set_up_ends_the_job", an_interrupted_set_up_ends_the_job),
         ("newton_finds_the_x_of_one_process", newton_finds_the_x_of_one_process),
         ("a_library_that_is_not_the_launchers_is_refused", a_library_that_is_not_the_launchers_is_refused),
-    ];
-    let none = launchers::all().is_empty();
-    let trial = |(name, test): (&str, fn())| {
-        let run = move || {
-            test();
-            Ok(())
-        };
-        Trial::test(name, run).with_ignored_flag(none)
-    };
-    libtest_mimic::run(&args, tests.into_iter().map(trial).collect()).exit_code()
+    ])
 }
 
 fn on_ranks(launcher: &Launcher, folder: &Folder, ranks: usize, line: &str) -> Ran {

@@ -4,8 +4,9 @@
 //! `mpirun` as the shell finds it, and those of the installations whose folders `KRYLITH_TEST_MPI` lists, as
 //! PATH lists folders. A library with the standard ABI in such an installation counts as one more.
 
+use libtest_mimic::{Arguments, Trial};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 /// One launcher and one library.
 #[derive(Clone)]
@@ -34,6 +35,22 @@ pub fn all() -> Vec<Launcher> {
         }
     }
     found
+}
+
+/// Runs tests that start jobs, one after the other. They are ignored without a launcher.
+#[allow(dead_code)] // by some tests
+pub fn run(tests: &[(&str, fn())]) -> ExitCode {
+    let mut args = Arguments::from_args();
+    args.test_threads = Some(1); // the ranks of one job already outnumber the cores
+    let none = all().is_empty();
+    let trial = |&(name, test): &(&str, fn())| {
+        let run = move || {
+            test();
+            Ok(())
+        };
+        Trial::test(name, run).with_ignored_flag(none)
+    };
+    libtest_mimic::run(&args, tests.iter().map(trial).collect()).exit_code()
 }
 
 impl Launcher {
