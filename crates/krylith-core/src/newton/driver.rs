@@ -341,7 +341,8 @@ impl Newton {
             true => agree(&*self.comm, system.jacobian_in_own_memory(x))?,
             false => {
                 self.values.resize(entries, 0.0);
-                let done = on_host(&x).and_then(|x| system.jacobian(x, &mut self.values));
+                let x = x.as_host().ok_or_else(elsewhere);
+                let done = x.and_then(|x| system.jacobian(x, &mut self.values));
                 agree(&*self.comm, done)?;
                 Numbers::from(&self.values[..])
             }
@@ -434,9 +435,8 @@ fn without() -> Error {
     Error::Internal("Newton without a solver".into())
 }
 
-/// Returns numbers on the host.
-fn on_host<'x>(x: &Numbers<'x>) -> Result<&'x [f64]> {
-    x.as_host().ok_or_else(|| Error::Internal("vectors of Newton's method are on a GPU".into()))
+fn elsewhere() -> Error {
+    Error::Internal("vectors of Newton's method are on a GPU, and F or J is not".into())
 }
 
 impl Held {
@@ -448,7 +448,7 @@ impl Held {
             return self.vectors.write_from(f, F);
         }
         let (x, mut f) = self.vectors.pair(x, F);
-        let f = f.as_host().ok_or_else(without)?;
-        system.residual(on_host(&x)?, f)
+        let x = x.as_host().ok_or_else(elsewhere)?;
+        system.residual(x, f.as_host().ok_or_else(elsewhere)?)
     }
 }

@@ -455,12 +455,16 @@ mod cuda {
         Err(Error::NoDevice { device: "cuda".into(), message })
     }
 
+    /// Returns the number of GPUs of a list, or of the host if the list is empty.
+    fn count(list: &[usize]) -> Result<usize> {
+        check(list)?;
+        if list.is_empty() { Ok(devices()?.len()) } else { Ok(list.len()) }
+    }
+
     /// Returns the GPU of this rank: each rank has its own.
     fn ordinal(comm: &dyn Communicator, list: &[usize]) -> Result<usize> {
-        check(list)?;
-        let host = comm.host();
+        let (host, count) = (comm.host(), count(list)?);
         let (own, ranks) = (host.rank_on_host, host.ranks_on_host.len());
-        let count = if list.is_empty() { devices()?.len() } else { list.len() };
         if ranks > count {
             return Err(Error::NoDevice {
                 device: "cuda".into(),
@@ -477,9 +481,7 @@ mod cuda {
 
     /// Returns the GPU of this rank; `None` if several ranks share one.
     pub(in super::super) fn gpu_of_rank(comm: &dyn Communicator, list: &[usize]) -> Result<Option<usize>> {
-        check(list)?;
-        let count = if list.is_empty() { devices()?.len() } else { list.len() };
-        if comm.host().ranks_on_host.len() > count { Ok(None) } else { ordinal(comm, list).map(Some) }
+        if comm.host().ranks_on_host.len() > count(list)? { Ok(None) } else { ordinal(comm, list).map(Some) }
     }
 
     /// Creates vectors in the memory of a GPU.

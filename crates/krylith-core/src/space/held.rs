@@ -46,6 +46,12 @@ pub trait HeldVectors: Send + Sync {
     fn combine(&mut self, to: usize, x: usize, factor: f64, y: usize) -> Result<()>;
 }
 
+/// Returns item `from` and another one, `to`, for changing.
+pub(crate) fn two<T>(all: &mut [T], from: usize, to: usize) -> (&T, &mut T) {
+    let (first, second) = all.split_at_mut(from.max(to));
+    if from < to { (&first[from], &mut second[0]) } else { (&second[0], &mut first[to]) }
+}
+
 /// Vectors on the host. Their operations run on rayon's current threads.
 pub struct HostVectors(Vec<Vec<f64>>);
 
@@ -64,11 +70,8 @@ impl HeldVectors for HostVectors {
         Numbers::from(&self.0[v])
     }
     fn pair(&mut self, from: usize, to: usize) -> (Numbers<'_>, NumbersMut<'_>) {
-        let (first, second) = self.0.split_at_mut(from.max(to));
-        match from < to {
-            true => (Numbers::from(&first[from]), NumbersMut::from(&mut second[0])),
-            false => (Numbers::from(&second[0]), NumbersMut::from(&mut first[to])),
-        }
+        let (from, to) = two(&mut self.0, from, to);
+        (Numbers::from(from), NumbersMut::from(to))
     }
     fn write_from(&mut self, from: Numbers, to: usize) -> Result<()> {
         from.read(&mut self.0[to])

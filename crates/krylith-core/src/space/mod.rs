@@ -47,6 +47,8 @@ mod transfer;
 mod unit;
 
 pub use gather::Gather;
+#[cfg(feature = "cuda")]
+pub(crate) use held::two;
 #[doc(hidden)]
 pub use held::{HeldVectors, HostVectors};
 pub use monitor::{History, Observer, Outcome, Progress, Stop};

@@ -161,14 +161,15 @@ pub(super) struct Launch {
 /// A mesh on a GPU, with the places of its elements in the matrix.
 pub(super) struct Mesh {
     nodes: usize,
+    /// Number of blocks of the longest row.
     width: usize,
-    pub points: Buffer<f64>,
-    pub tetrahedra: Buffer<u32>,
-    pub begin: Buffer<u64>,
-    pub around: Buffer<u32>,
-    pub places: Buffer<u8>,
-    pub row_ptr: Buffer<u64>,
-    pub diagonal: Buffer<u8>,
+    points: Buffer<f64>,
+    tetrahedra: Buffer<u32>,
+    begin: Buffer<u64>,
+    around: Buffer<u32>,
+    places: Buffer<u8>,
+    row_ptr: Buffer<u64>,
+    diagonal: Buffer<u8>,
 }
 
 impl Mesh {
@@ -193,14 +194,37 @@ impl Mesh {
         })
     }
 
+    /// Returns the first arguments of `residual`: the mesh, and x.
+    pub fn for_residual(&self, x: Argument) -> Vec<Argument> {
+        vec![
+            count(self.nodes),
+            address(&self.begin),
+            address(&self.around),
+            address(&self.tetrahedra),
+            address(&self.points),
+            x,
+        ]
+    }
+
+    /// Returns the first arguments of `jacobian`: the mesh with its places in the matrix, and x.
+    pub fn for_jacobian(&self, x: Argument) -> Vec<Argument> {
+        vec![
+            count(self.nodes),
+            count(self.width),
+            address(&self.begin),
+            address(&self.around),
+            address(&self.places),
+            address(&self.tetrahedra),
+            address(&self.points),
+            address(&self.row_ptr),
+            address(&self.diagonal),
+            x,
+        ]
+    }
+
     /// Returns the number of own nodes.
     pub fn nodes(&self) -> usize {
         self.nodes
-    }
-
-    /// Returns the number of blocks of the longest row, as an argument.
-    pub fn width(&self) -> Argument {
-        Argument::Int(self.width as i32)
     }
 
     /// Returns the launch of one warp per row, for blocks of `square` numbers; see `sum_row` of
@@ -222,7 +246,7 @@ pub(super) fn address<T: Copy>(buffer: &Buffer<T>) -> Argument {
     Argument::Address(buffer.pointer())
 }
 
-/// Returns a number of nodes as an argument.
+/// Returns a number of items as an argument.
 pub(super) fn count(n: usize) -> Argument {
     Argument::Int(n as i32)
 }

@@ -5,7 +5,7 @@ use krylith_core::device::cuda::{Argument, Buffer};
 use krylith_core::memory::Numbers;
 use krylith_core::newton::NonlinearSystem;
 
-use super::device::{FLOW, Kernels, Mesh, address, count, fits};
+use super::device::{FLOW, Kernels, Mesh, address, fits};
 use super::{Assembly, OnGpu};
 use crate::flow::{Flow, Fluid};
 
@@ -62,18 +62,8 @@ impl Assembly<Flow> for OfFlow {
     fn residual(&mut self, x: Numbers<'_>) -> Result<Numbers<'_>> {
         let Data { mesh, fixed, given, history, weights, constants } = &self.data;
         self.kernels.residual(x, mesh.nodes(), THREADS, |x, f| {
-            let mut all = vec![
-                count(mesh.nodes()),
-                address(&mesh.begin),
-                address(&mesh.around),
-                address(&mesh.tetrahedra),
-                address(&mesh.points),
-                x,
-                address(fixed),
-                address(given),
-                address(history),
-                address(weights),
-            ];
+            let mut all = mesh.for_residual(x);
+            all.extend([address(fixed), address(given), address(history), address(weights)]);
             all.extend(constants.map(Argument::Real));
             all.push(f);
             all
@@ -83,21 +73,8 @@ impl Assembly<Flow> for OfFlow {
     fn jacobian(&mut self, x: Numbers<'_>) -> Result<Numbers<'_>> {
         let Data { mesh, fixed, history, weights, constants, .. } = &self.data;
         self.kernels.jacobian(x, mesh.rows(16), |x, values| {
-            let mut all = vec![
-                count(mesh.nodes()),
-                mesh.width(),
-                address(&mesh.begin),
-                address(&mesh.around),
-                address(&mesh.places),
-                address(&mesh.tetrahedra),
-                address(&mesh.points),
-                address(&mesh.row_ptr),
-                address(&mesh.diagonal),
-                x,
-                address(fixed),
-                address(history),
-                address(weights),
-            ];
+            let mut all = mesh.for_jacobian(x);
+            all.extend([address(fixed), address(history), address(weights)]);
             all.extend(constants.map(Argument::Real));
             all.push(values);
             all

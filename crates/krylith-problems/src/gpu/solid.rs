@@ -5,7 +5,7 @@ use krylith_core::device::cuda::Buffer;
 use krylith_core::memory::Numbers;
 use krylith_core::newton::NonlinearSystem;
 
-use super::device::{Kernels, Mesh, SOLID, address, count, fits, wide};
+use super::device::{Kernels, Mesh, SOLID, address, fits, wide};
 use super::{Assembly, OnGpu};
 use crate::solid::{Material, Solid};
 
@@ -90,13 +90,8 @@ impl Assembly<Solid> for OfSolid {
         let Data { mesh, fibres, held, given, predicted, load, from, beside, faces, constants, .. } =
             &self.data;
         self.kernels.residual(x, mesh.nodes(), THREADS, |x, f| {
-            vec![
-                count(mesh.nodes()),
-                address(&mesh.begin),
-                address(&mesh.around),
-                address(&mesh.tetrahedra),
-                address(&mesh.points),
-                x,
+            let mut all = mesh.for_residual(x);
+            all.extend([
                 address(fibres),
                 address(held),
                 address(given),
@@ -107,24 +102,16 @@ impl Assembly<Solid> for OfSolid {
                 address(faces),
                 address(constants),
                 f,
-            ]
+            ]);
+            all
         })
     }
 
     fn jacobian(&mut self, x: Numbers<'_>) -> Result<Numbers<'_>> {
         let Data { mesh, fibres, held, from, beside, spots, faces, constants, .. } = &self.data;
         self.kernels.jacobian(x, mesh.rows(9), |x, values| {
-            vec![
-                count(mesh.nodes()),
-                mesh.width(),
-                address(&mesh.begin),
-                address(&mesh.around),
-                address(&mesh.places),
-                address(&mesh.tetrahedra),
-                address(&mesh.points),
-                address(&mesh.row_ptr),
-                address(&mesh.diagonal),
-                x,
+            let mut all = mesh.for_jacobian(x);
+            all.extend([
                 address(fibres),
                 address(held),
                 address(from),
@@ -133,7 +120,8 @@ impl Assembly<Solid> for OfSolid {
                 address(faces),
                 address(constants),
                 values,
-            ]
+            ]);
+            all
         })
     }
 }

@@ -4,7 +4,7 @@ use super::driver::{Buffer, Device};
 use super::launch::{At, Entry, Function, kernels};
 use crate::Result;
 use crate::memory::{Numbers, NumbersMut, Place, check_len};
-use crate::space::HeldVectors;
+use crate::space::{HeldVectors, two};
 use std::sync::Arc;
 
 kernels! {
@@ -56,11 +56,8 @@ impl HeldVectors for CudaVectors {
         Numbers::from(&self.vectors[v])
     }
     fn pair(&mut self, from: usize, to: usize) -> (Numbers<'_>, NumbersMut<'_>) {
-        let (first, second) = self.vectors.split_at_mut(from.max(to));
-        match from < to {
-            true => (Numbers::from(&first[from]), NumbersMut::from(&mut second[0])),
-            false => (Numbers::from(&second[0]), NumbersMut::from(&mut first[to])),
-        }
+        let (from, to) = two(&mut self.vectors, from, to);
+        (Numbers::from(from), NumbersMut::from(to))
     }
     fn write_from(&mut self, from: Numbers, to: usize) -> Result<()> {
         self.device.copy_from(from, &mut self.vectors[to])
