@@ -1,5 +1,5 @@
-//! `mpirun -n P krylith bench …`: suites measure all ranks together, rank 0 reports, and what ranks that are
-//! processes cannot run is refused. One binary runs under every launcher on this machine.
+//! `mpirun -n P krylith bench …`: suites measure all ranks together, rank 0 reports, and a suite that
+//! cannot run on several processes is refused. One binary runs under every launcher on this machine.
 
 #[path = "../../krylith-core/tests/launchers/mod.rs"]
 mod launchers;

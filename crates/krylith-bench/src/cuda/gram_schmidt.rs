@@ -30,8 +30,8 @@ fn macros((columns, resident): (usize, usize)) -> [(&'static str, usize); 2] {
     [("COLUMNS", columns), ("RESIDENT", resident)]
 }
 
-/// One kernel of modified Gram–Schmidt: the column whose share w loses, and the column that it is then
-/// multiplied by. Without the latter the kernel computes w·w.
+/// One kernel of modified Gram–Schmidt: the column that is subtracted from w, and the column of the next dot
+/// product. Without the latter the kernel computes w·w.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct AxpyDot {
     last: Option<usize>,
@@ -193,7 +193,7 @@ mod tests {
         (v, random.numbers(n))
     }
 
-    /// The kernels' host twins, pass by pass, leave the coefficients and the vector of the textbook.
+    /// The passes, on the host, give the textbook's coefficients and vector.
     #[test]
     fn the_passes_are_the_textbook_s_gram_schmidt() {
         for (n, columns) in [(1, 0), (2, 1), (31, 2), (33, 5), (100, 30)] {

@@ -24,7 +24,7 @@ impl Gpus {
         Ok(Self { ordinals: gpus.to_vec(), devices, launch: Launch::default() })
     }
 
-    /// Opens this process's GPU, which stands for that of every rank: a rank uses only its own.
+    /// Opens this process's GPU and lists it for every rank, because a rank uses only its own entry.
     ///
     /// # Errors
     /// Returns an error if the GPU does not exist.

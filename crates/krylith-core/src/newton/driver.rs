@@ -443,7 +443,7 @@ impl Held {
     /// Sets F to F(x) of a vector x.
     fn residual<T: NonlinearSystem + ?Sized>(&mut self, system: &mut T, x: usize) -> Result<()> {
         if self.apart {
-            // x cannot be borrowed while F is written, so the answer goes through the system's memory.
+            // F stands in the system's memory until the copy.
             let f = system.residual_in_own_memory(self.vectors.numbers(x))?;
             return self.vectors.write_from(f, F);
         }

@@ -74,10 +74,10 @@ pub trait SharedRows: Space {
     /// # Errors
     /// Devices that cannot reach each other; a rank that has ended or failed.
     fn link(&self, comm: &Arc<dyn Communicator>) -> Result<Arc<Self::Links>>;
-    /// Waits for the device, and returns an error if it has waited in vain for another one.
+    /// Waits for the device. Returns an error if another device did not answer.
     ///
     /// # Errors
-    /// The rank that was waited for, or is lost.
+    /// A rank that did not answer in time, or is lost.
     fn check_links(&self, _links: &Self::Links) -> Result<()> {
         self.wait()
     }

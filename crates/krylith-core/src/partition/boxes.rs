@@ -271,7 +271,7 @@ mod tests {
         assert!(refused([4, 1, 4], 4, Some([2, 2, 1])).contains("more boxes than nodes"));
         assert!(refused([3, 3, 3], 7, None).contains("no 7 boxes"));
     }
-    /// Boxes answer without lists of nodes what the partition and its links say.
+    /// Owners, ghosts and boundaries are those of the partition and of the links of its nodes.
     #[test]
     fn boxes_are_those_of_the_partition() {
         for (grid, shape) in [

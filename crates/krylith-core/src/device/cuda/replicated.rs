@@ -155,7 +155,7 @@ impl CudaLinks {
     /// result. It waits for the device.
     ///
     /// # Errors
-    /// The rank that was waited for, or is lost.
+    /// A rank that did not answer in time, or is lost.
     pub fn check(&self) -> Result<()> {
         let Some(joined) = &self.0 else { return Ok(()) };
         joined.fabric.device().wait()?;

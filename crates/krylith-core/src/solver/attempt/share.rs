@@ -127,7 +127,7 @@ impl<S: SolverSpace> Sharing<S> {
         if fits && self.choice == Choice::Measure {
             let event = match self.measure((space, own), local, attempt, (a, p, info)) {
                 Ok(event) => event,
-                // The modes need more of the devices than halos do.
+                // A mode may need memory or links that halos do not.
                 Err(e) if !e.is_fatal() && !e.is_interrupt() => {
                     (self.choice, self.whole) = (Choice::Halo, None);
                     Event::new(EventKind::Choice, None, format!("share=auto keeps halo: {e}"))
