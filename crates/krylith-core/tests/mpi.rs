@@ -78,7 +78,7 @@ fn of(launcher: &Launcher, all: &[Launcher]) -> Vec<Trial> {
             ("a_host_that_is_cut_off_is_named_by_all", |_| namespaces::cut_off()),
             ("a_host_that_dies_ends_the_job", |_| namespaces::dies()),
         ];
-        let impossible = !namespaces::are_possible();
+        let impossible = !namespaces::hosts::are_possible();
         trials.extend(
             hosts.map(|(name, test)| trial(name.into(), Box::new(test)).with_ignored_flag(impossible)),
         );
