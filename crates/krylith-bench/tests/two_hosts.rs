@@ -3,6 +3,7 @@
 
 #[path = "../../krylith-core/tests/namespaces/hosts.rs"]
 mod hosts;
+#[allow(dead_code)] // only `run_where` is used
 #[path = "../../krylith-core/tests/launchers/mod.rs"]
 mod launchers;
 

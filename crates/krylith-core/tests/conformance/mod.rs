@@ -29,6 +29,7 @@ pub mod method;
 pub mod minres;
 pub mod multilevel;
 pub mod near_null;
+pub mod near_null_ranks;
 pub mod passes;
 pub mod programs;
 pub mod ranks_levels;

@@ -72,7 +72,7 @@ pub fn rigid_modes_from_coordinates(device: &str) {
     assert!(one.0 <= 30, "{} iterations", one.0);
 }
 
-fn options(smoothed: bool) -> MultilevelOptions {
+pub fn options(smoothed: bool) -> MultilevelOptions {
     let coarsening = Coarsening { strength: 0.02, ..Coarsening::of(CoarsenKind::Aggregation { smoothed }) };
     MultilevelOptions { cycle: Cycle::W, coarsening, ..MultilevelOptions::default() }
 }

@@ -88,6 +88,7 @@ pub fn levels_of_blocks_of_ranks() {
     let alone = |n: usize| Cuda::new(&all_gpus()[0], n).unwrap();
     let counts = counts_for(Transport::Auto);
     conformance::ranks_levels::ranks_share_levels_of_blocks(&counts, &alone, &share(Transport::Auto));
+    conformance::near_null_ranks::ranks_share_near_null_levels(&counts, &alone, &share(Transport::Auto));
 }
 
 pub fn a_gpu_that_fails_ends_all() {

@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use crate::conformance::multilevel::{self, diffusion};
-use crate::conformance::{coarse, near_null, ranks_levels};
+use crate::conformance::{coarse, near_null, near_null_ranks, ranks_levels};
 use krylith_core::comm::Communicator;
 use krylith_core::device::cpu::{Cpu, Pool};
 use krylith_core::method::MethodName;
@@ -102,6 +102,14 @@ fn ranks_share_levels() {
         Ok(Cpu::distributed(n, Arc::new(Pool::eager(1)), comm.clone()))
     };
     ranks_levels::ranks_share_levels(&[2, 3], &|n| eager(n, 1), &share);
+}
+
+#[test]
+fn ranks_share_near_null_levels() {
+    let share = |comm: &Arc<dyn Communicator>, n: usize| {
+        Ok(Cpu::distributed(n, Arc::new(Pool::eager(1)), comm.clone()))
+    };
+    near_null_ranks::ranks_share_near_null_levels(&[2, 4], &|n| eager(n, 1), &share);
 }
 
 #[test]

@@ -2,8 +2,7 @@
 //!
 //! Level 0 is the system. The operator of each following level is R A P of the level before. If several ranks
 //! have a system, they share the finer levels (`ranks/`). From the first small level on, every rank has all
-//! rows of every level. With near-null vectors each rank instead builds a hierarchy from the couplings among
-//! its own nodes, which is block Jacobi over ranks.
+//! rows of every level.
 //!
 //! Traffic of a V-cycle on each level of N unknowns: two applications of the smoother with their products,
 //! one more product with A, P and R once, and 6 N numbers.
@@ -96,8 +95,6 @@ pub struct Level<S: Coarsen> {
 pub struct Multilevel<S: Coarsen> {
     levels: Vec<Level<S>>,
     work: RefCell<Vec<Work<S>>>,
-    /// True if each rank has a separate hierarchy for its own nodes.
-    distributed: bool,
     symmetric: bool,
     options: MultilevelOptions,
     key: u64,
@@ -157,10 +154,7 @@ impl<S: Coarsen> Multilevel<S> {
         if !terms.is_square() {
             return Err(Error::invalid("amg: a preconditioner needs a square matrix"));
         }
-        let several = terms.halo.is_some() && space.comm().size() > 1;
-        let distributed = several && finest.near.is_some();
-        let joint = several && !distributed;
-        let mut near = finest.near.take();
+        let joint = terms.halo.is_some() && space.comm().size() > 1;
         let mut levels: Vec<Level<S>> = Vec::new();
         let mut next = if joint {
             let numbers = match finest.numbers.take() {
@@ -169,18 +163,17 @@ impl<S: Coarsen> Multilevel<S> {
             };
             Self::joint(space, terms, &options, std::mem::take(&mut finest), numbers, &mut levels)?
         } else {
-            Some(if distributed { own_part(terms)? } else { owned(terms) })
+            Some((owned(terms), finest.near.take()))
         };
         let mut finest = Some(finest);
-        while let Some(terms) = next.take() {
+        while let Some((terms, near)) = next.take() {
             interrupt::check()?;
             let depth = levels.len();
-            let taken = finest.take().unwrap_or_default();
-            let taken = Finest { near: near.take(), ..taken };
+            let taken = Finest { near, ..finest.take().unwrap_or_default() };
             let made = Level::new(space, terms, &options, depth, taken);
             let (level, coarse) = made.map_err(|e| on_level(depth, e))?;
             levels.push(level);
-            (next, near) = coarse.map_or((None, None), |(terms, near)| (Some(terms), near));
+            next = coarse;
         }
         let symmetric = options.cycle != Cycle::K || levels[0].is_symmetric()?;
         let work = levels.iter().enumerate().map(|(depth, level)| {
@@ -193,7 +186,7 @@ impl<S: Coarsen> Multilevel<S> {
             })
         });
         let work = RefCell::new(work.collect::<Result<_>>()?);
-        Ok(Self { levels, work, distributed, symmetric, options, key: fresh_key() })
+        Ok(Self { levels, work, symmetric, options, key: fresh_key() })
     }
 
     /// Builds the levels that ranks share, and returns the first level of which every rank has all rows.
@@ -201,19 +194,21 @@ impl<S: Coarsen> Multilevel<S> {
         space: &S,
         terms: &Terms,
         options: &MultilevelOptions,
-        finest: Finest<S>,
+        mut finest: Finest<S>,
         numbers: OwnRows,
         levels: &mut Vec<Level<S>>,
-    ) -> Result<Option<Terms<'static>>> {
-        let mut next = Some(Next::Shared(Terms { halo: terms.halo.clone(), ..owned(terms) }, numbers));
+    ) -> Result<Option<Coarser>> {
+        let near = finest.near.take();
+        let mut next = Some(Next::Shared(Terms { halo: terms.halo.clone(), ..owned(terms) }, numbers, near));
         let mut finest = Some(finest);
         loop {
-            let (terms, numbers) = match next.take() {
+            let (terms, numbers, near) = match next.take() {
                 None => return Ok(None),
-                Some(Next::Whole(terms)) => return Ok(Some(terms)),
-                Some(Next::Shared(terms, numbers)) => (terms, numbers),
+                Some(Next::Whole(terms, near)) => return Ok(Some((terms, near))),
+                Some(Next::Shared(terms, numbers, near)) => (terms, numbers, near),
             };
-            let (depth, taken) = (levels.len(), finest.take().unwrap_or_default());
+            let taken = Finest { near, ..finest.take().unwrap_or_default() };
+            let depth = levels.len();
             let made = ranks::level(space, terms, options, depth, taken, numbers.borrowed());
             // If a diagonal block is singular on one rank, the other ranks must not wait for it at the next
             // level.
@@ -240,9 +235,7 @@ impl<S: Coarsen> Multilevel<S> {
                  preconditioner",
             ));
         }
-        if self.distributed {
-            finest.terms = own_part(terms)?;
-        } else if finest.terms.halo.is_some() {
+        if finest.terms.halo.is_some() {
             finest.terms = finest.space.place(&Terms { halo: terms.halo.clone(), ..owned(terms) })?;
         } else {
             for (t, (c, values)) in values.iter().enumerate() {
@@ -275,7 +268,7 @@ impl<S: Coarsen> Multilevel<S> {
                 match &transfer.nodal {
                     None => space.update_galerkin(a, &transfer.matrices, &mut next.terms)?,
                     Some(p) => {
-                        p.update_galerkin(&a.terms[0].1, next.terms.terms[0].1.to_mut())?;
+                        p.update(&a.terms[0].1, next.terms.terms[0].1.to_mut())?;
                     }
                 }
             }
@@ -360,7 +353,9 @@ impl<S: Coarsen> Level<S> {
             if let Some(fine) = &finest.near {
                 let (a, how) = (&terms.terms[0].1, &options.coarsening);
                 if let Some(made) = space.near_null_transfer(a, &couplings, fine, how, depth, enough)? {
-                    (matrices, nodal, near) = (Some(made.matrices), Some(made.nodal), Some(made.near));
+                    let made = made.smoothed(a, &couplings)?;
+                    matrices = Some(made.nodal.transfer()?);
+                    (nodal, near) = (Some(made.nodal), Some(made.near));
                 }
             } else {
                 matrices = space.transfer(&couplings, &options.coarsening, depth)?;
@@ -390,7 +385,11 @@ impl<S: Coarsen> Level<S> {
             None => Some(Rc::new(RefCell::new(operator(&space, &terms, options.precision, depth)?))),
         };
         let transfer = match matrices {
-            Some(matrices) => Some(Transfers::new(&space, matrices, nodal, &terms, options.precision)?),
+            Some(matrices) => {
+                let mut made = Transfers::new(&space, matrices, nodal.is_some(), &terms, options.precision)?;
+                made.nodal = nodal;
+                Some(made)
+            }
             None => None,
         };
         drop(product);

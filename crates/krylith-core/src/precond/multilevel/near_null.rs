@@ -1,6 +1,9 @@
 //! Near-null vectors of a system, which coarse levels must be able to represent.
 
 use super::host::parallel::{fill, lengths};
+use super::{RowsOfMatrix, Transfer};
+use crate::comm::wire::{Reader, packed};
+use crate::comm::{Communicator, gather};
 use crate::matrix::{Bsr, first_not_finite};
 use crate::operator::Terms;
 use crate::partition::RowNumbers;
@@ -51,26 +54,64 @@ pub(crate) struct RigidModes {
 /// Rows that are written at once.
 const RUN: usize = 4096;
 
-/// P by nodes, of a device: its blocks need not be square.
+/// P by nodes, of a device: its blocks of b×k numbers need not be square. It has the rows of this rank's
+/// nodes, and of ghosts if these were [joined](Self::join).
 #[doc(hidden)]
 pub trait Nodal {
-    /// Returns Pᵀ A P with every diagonal entry stored. An unknown whose column of P is 0 gets the largest
-    /// diagonal entry of its block as its own, or 1.
-    fn galerkin(&self, a: &Bsr) -> Result<Bsr>;
-    /// Recomputes Pᵀ A P for new values of `a`, in the matrix that [`galerkin`](Self::galerkin) returned for
-    /// the same pattern.
-    fn update_galerkin(&self, a: &Bsr, coarse: &mut Bsr) -> Result<()>;
+    /// Returns ω, by which [`smooth`](Self::smooth) damps. Returns 0 if P must stay as it is. Ghosts count
+    /// as 0.
+    fn damping(&self, a: &Bsr) -> Result<f64>;
+    /// Computes P ← (I − ω D⁻¹A) P for own rows, where D has the diagonal blocks of A. `couplings` has the
+    /// pattern of A and every diagonal entry.
+    fn smooth(&mut self, a: &Bsr, couplings: &Bsr, omega: f64) -> Result<()>;
+    /// Copies the rows of these nodes to the host. An entry has a block of b·k numbers.
+    fn rows_of(&self, nodes: &[u32]) -> Result<RowsOfMatrix>;
+    /// Renumbers column j to `numbers[j]` of `columns`, in ascending order, and appends the rows of ghosts.
+    /// Own rows of P then have columns below `used`.
+    fn join(&mut self, numbers: &[u32], below: &RowsOfMatrix, columns: usize, used: usize) -> Result<()>;
+    /// Returns P₀ and P₀ᵀ, where P₀ has the own rows and the used columns of P, as matrices of square blocks.
+    fn transfer(&self) -> Result<Transfer>;
+    /// Returns P₀ᵀ A P, for the same P₀, with every diagonal entry stored.
+    fn product(&self, a: &Bsr) -> Result<Bsr>;
+    /// Sets each diagonal entry of 0 to the largest diagonal entry of its block, or to 1. Unknowns whose
+    /// column of P is 0 have such entries.
+    fn fill_diagonal(&self, coarse: &mut Bsr) -> Result<()>;
+    /// Recomputes P₀ᵀ A P for new values of `a`, in the matrix that [`product`](Self::product) returned for
+    /// the same pattern, and fills its diagonal.
+    fn update(&self, a: &Bsr, coarse: &mut Bsr) -> Result<()>;
+    /// Returns P₀ᵀ A P with a filled diagonal.
+    fn galerkin(&self, a: &Bsr) -> Result<Bsr> {
+        let mut coarse = self.product(a)?;
+        self.fill_diagonal(&mut coarse)?;
+        Ok(coarse)
+    }
 }
 
-/// A transfer made from near-null vectors.
+/// A tentative transfer made from near-null vectors.
 #[doc(hidden)]
 pub struct NearNullTransfer {
-    /// P by nodes, in the form that the device multiplies.
+    /// The tentative interpolation T.
     pub nodal: Box<dyn Nodal>,
-    /// P and R as operators use them.
-    pub matrices: super::Transfer,
+    /// True if T is to be smoothed.
+    pub smooth: bool,
     /// The vectors of the coarser level.
     pub near: NearNull,
+}
+
+impl NearNullTransfer {
+    /// Returns the number of coarse nodes.
+    pub(crate) fn nodes(&self) -> usize {
+        self.near.rows() / self.near.count()
+    }
+
+    /// Smooths T, on one rank.
+    pub(crate) fn smoothed(mut self, a: &Bsr, couplings: &Bsr) -> Result<Self> {
+        if self.smooth {
+            let omega = self.nodal.damping(a)?;
+            self.nodal.smooth(a, couplings, omega)?;
+        }
+        Ok(self)
+    }
 }
 
 impl NearNull {
@@ -176,6 +217,15 @@ impl NearNull {
             }
         };
         Self { count: self.count, source }
+    }
+
+    /// Returns the vectors of all ranks, one rank after the other. Collective.
+    pub(crate) fn gathered(&self, comm: &dyn Communicator, pool: &Pool) -> Result<Self> {
+        let mut all = Vec::new();
+        for (rank, message) in gather(comm, &packed(&self.numbers(pool)))?.iter().enumerate() {
+            all.extend(Reader::new(message, rank).all::<f64>()?);
+        }
+        Ok(Self::of_numbers(self.count, all))
     }
 
     /// Returns the vectors with each row divided by a number.

@@ -25,8 +25,8 @@ pub(super) struct Transfers<S: Coarsen> {
     products: Option<[PointBlock<S>; 2]>,
     /// The part of the transfer that several ranks share.
     pub joint: Option<Joint<S>>,
-    /// P by nodes, if it was built from near-null vectors. P and R then act on components: they are applied
-    /// as they are, not as P ⊗ I and R ⊗ I.
+    /// P by nodes, if it was built from near-null vectors on one rank. P and R then act on components: they
+    /// are applied as they are, not as P ⊗ I and R ⊗ I.
     pub nodal: Option<Box<dyn Nodal>>,
 }
 
@@ -39,23 +39,23 @@ impl<S: Coarsen> Transfers<S> {
     pub fn new(
         space: &S,
         matrices: Transfer,
-        nodal: Option<Box<dyn Nodal>>,
+        nodal: bool,
         terms: &Terms,
         precision: Precision,
     ) -> Result<Self> {
         let order = terms.block() * terms.stages();
-        if nodal.is_none() && space.interpolates(order) {
-            return Ok(Self { matrices, order, products: None, joint: None, nodal });
+        if !nodal && space.interpolates(order) {
+            return Ok(Self { matrices, order, products: None, joint: None, nodal: None });
         }
         let made = |p: &Bsr| -> Result<PointBlock<S>> {
-            let wide = if nodal.is_some() { Terms::bsr(p) } else { widened(p, order)? };
+            let wide = if nodal { Terms::bsr(p) } else { widened(p, order)? };
             match wide.block() * wide.stages() {
                 1 => PointBlock::with_format(space, &wide, precision, Format::Csr),
                 _ => PointBlock::new(space, &wide, precision, false),
             }
         };
         let products = Some([made(&matrices.prolongation)?, made(&matrices.restriction)?]);
-        Ok(Self { matrices, order, products, joint: None, nodal })
+        Ok(Self { matrices, order, products, joint: None, nodal: None })
     }
 
     /// Builds own rows of P and R between a level that ranks share and the next level. Ranks share that level
@@ -73,7 +73,7 @@ impl<S: Coarsen> Transfers<S> {
         let order = terms.block() * terms.stages();
         let own = match joint.route() {
             Some(_) => Self { matrices, order, products: None, joint: None, nodal: None },
-            None => Self::new(space, matrices, None, terms, precision)?,
+            None => Self::new(space, matrices, joint.is_nodal(), terms, precision)?,
         };
         Ok(Self { joint: Some(joint), ..own })
     }

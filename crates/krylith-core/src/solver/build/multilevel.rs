@@ -17,9 +17,8 @@ use crate::space::Precision;
 use crate::text::{count, plural, seconds};
 use std::time::Instant;
 
-/// Builds a hierarchy over all ranks, or over this rank's own nodes if the device or near-null vectors
-/// require that. With `smoothed` cycles also smooth on the finest level. Otherwise the hierarchy is the
-/// coarse part of a combination. Collective.
+/// Builds a hierarchy over all ranks. With `smoothed` cycles also smooth on the finest level. Otherwise the
+/// hierarchy is the coarse part of a combination. Collective.
 pub(super) fn build<S: SolverSpace>(
     space: &S,
     terms: &Terms,
@@ -38,10 +37,8 @@ pub(super) fn build<S: SolverSpace>(
     };
     let options = MultilevelOptions { smooth_finest: smoothed, ..options };
     let made = (|| {
-        // Share the solver's operator if precision and rows agree. A hierarchy of own rows has its own
-        // operator.
-        let same = comm.size() == 1 || local.near.is_none();
-        let operator = (same && options.precision == precision).then(|| a.clone());
+        // Share the solver's operator if precisions agree.
+        let operator = (options.precision == precision).then(|| a.clone());
         let subdomains = match spec.subdomains(order).filter(|_| smoothed && local.numbers.is_none()) {
             None => None,
             Some(wanted) => {
@@ -119,10 +116,9 @@ fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, near: usize, start: Instan
     ];
     let ranks = comm.size();
     let whole = levels.iter().filter(|level| level.terms().halo.is_none()).count();
-    let own = match (ranks > 1, shared) {
-        (false, _) => String::new(),
-        (true, true) => format!(" over {ranks} ranks, {whole} of them stored whole on every rank"),
-        (true, false) => format!(", one hierarchy on each of {ranks} ranks"),
+    let own = match ranks {
+        1 => String::new(),
+        _ => format!(" over {ranks} ranks, {whole} of them stored whole on every rank"),
     };
     let mut details = vec![format!(
         "{}{own}, operator complexity {operators:.2}, grid complexity {grids:.2}, set up in {}",
@@ -155,7 +151,6 @@ fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, near: usize, start: Instan
         Smoothing::Ildu { sweeps } => format!("ILDU(0)({sweeps})"),
     };
     let cycle = options.cycle.name().to_uppercase();
-    let ranks = if ranks > 1 && !shared { ", block Jacobi over ranks" } else { "" };
     let (name, what) = match options.smooth_finest {
         true => ("amg", "algebraic multigrid"),
         false => ("coarse", "coarse levels"),
@@ -165,7 +160,7 @@ fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, near: usize, start: Instan
         parameters,
         numbers,
         matrix: own_entries * square,
-        text: format!("{what}: {cycle}-cycle, {coarsened}, {smoothed}{ranks}"),
+        text: format!("{what}: {cycle}-cycle, {coarsened}, {smoothed}"),
         details,
         keeps_symmetry: true,
         ..PrecondInfo::default()

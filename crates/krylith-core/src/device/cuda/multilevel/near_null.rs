@@ -15,7 +15,7 @@ use super::transpose::transpose;
 use super::{AGGREGATE, aggregate, stored};
 use crate::matrix::Bsr;
 use crate::precond::multilevel::host::near_null::{DEPENDENT, ITERATIONS, OMEGA, aggregates, count};
-use crate::precond::multilevel::{NearNull, NearNullTransfer, Nodal, RigidModes, host};
+use crate::precond::multilevel::{NearNull, NearNullTransfer, Nodal, RigidModes, RowsOfMatrix as Rows, host};
 use crate::precond::{CoarsenKind, Coarsening, TINY_PIVOT, Transfer};
 use crate::space::Space;
 use crate::{Error, Result};
@@ -85,10 +85,14 @@ pub(crate) fn likely(block: usize, near: usize) -> Vec<Kernel> {
 struct OnDevice {
     space: Cuda,
     p: Resident,
-    /// The pattern of Pᵀ. The value of an entry is the position of its block in P.
+    /// The pattern of the transpose of own rows. The value of an entry is the position of its block in P.
     turned: Resident,
+    /// The aggregate of each own node.
+    aggregates: Buffer<u32>,
     b: usize,
     k: usize,
+    /// Number of columns of P, with those of other ranks.
+    columns: usize,
 }
 
 /// A product of matrices of blocks.
@@ -141,13 +145,6 @@ impl Product<'_> {
     }
 }
 
-/// Aggregates, and T with one block for each node that has an aggregate.
-struct Tentative {
-    aggregates: Buffer<u32>,
-    columns: usize,
-    t: Resident,
-}
-
 impl Cuda {
     /// See [`Coarsen::near_null_transfer`](crate::precond::Coarsen::near_null_transfer).
     pub(super) fn transfer_of_near_null(
@@ -175,41 +172,32 @@ impl Cuda {
         if columns == 0 || columns >= n || columns > most {
             return Ok(None);
         }
-        let (tentative, near) = self.tentative(aggregates, columns, b, near)?;
-        let p = match smooth {
-            true => self.smoothed(&*self.resident(a)?, couplings, &tentative, [b, k])?,
-            false => tentative.t,
-        };
-        let at = device.allocate::<f64>(p.col.len(), WHAT)?;
-        let function = device.function(&near_positions.plain())?;
-        function.on(device, grid(device, at.len()), 256).run(at.len() as i64, &at)?;
-        let turned = transpose(device, &p.with_values(at), columns)?;
-        let nodal = OnDevice { space: Self::new(device, 0)?, p, turned, b, k };
-        let matrices = nodal.transfer(device)?;
-        Ok(Some(NearNullTransfer { nodal: Box::new(nodal), matrices, near }))
+        let (p, near) = self.tentative(&aggregates, columns, b, near)?;
+        let turned = transposed_positions(device, &p, columns)?;
+        let nodal = OnDevice { space: Self::new(device, 0)?, p, turned, aggregates, b, k, columns };
+        Ok(Some(NearNullTransfer { nodal: Box::new(nodal), smooth, near }))
     }
 
     /// Computes T, and the vectors of the coarser level.
     fn tentative(
         &self,
-        aggregates: Buffer<u32>,
+        aggregates: &Buffer<u32>,
         columns: usize,
         b: usize,
         near: &NearNull,
-    ) -> Result<(Tentative, NearNull)> {
+    ) -> Result<(Resident, NearNull)> {
         let (device, n, k) = (self.device(), aggregates.len(), near.count());
         let marks = device.allocate::<u32>(n, WHAT)?;
         let by_nodes = grid(device, n);
-        device.function(&near_members.plain())?.on(device, by_nodes, 256).run(
-            n as i64,
-            &aggregates,
-            &marks,
-        )?;
+        device
+            .function(&near_members.plain())?
+            .on(device, by_nodes, 256)
+            .run(n as i64, aggregates, &marks)?;
         let place = scan(device, &marks)?;
         let entries = last(device, &place)? as usize;
         let (col, at) = (device.allocate::<u32>(entries, WHAT)?, device.allocate::<f64>(entries, WHAT)?);
         let function = device.function(&near_entries.plain())?;
-        function.on(device, by_nodes, 256).run(n as i64, &aggregates, &place, &col, &at)?;
+        function.on(device, by_nodes, 256).run(n as i64, aggregates, &place, &col, &at)?;
         let pattern = Resident::new(place, col, at);
         let members = transpose(device, &pattern, columns)?;
         let t = pattern.with_values(device.allocate(entries * b * k, WHAT)?);
@@ -227,7 +215,7 @@ impl Cuda {
         )?;
         let mut numbers = vec![0.0; coarse.len()];
         device.read(&coarse, 0, &mut numbers)?;
-        Ok((Tentative { aggregates, columns, t }, NearNull::of_numbers(k, numbers)))
+        Ok((t, NearNull::of_numbers(k, numbers)))
     }
 
     /// Returns the numbers of all vectors, row after row.
@@ -244,49 +232,15 @@ impl Cuda {
         Ok(numbers)
     }
 
-    /// Returns (I − ω D⁻¹A) T.
-    fn smoothed(
-        &self,
-        a: &Resident,
-        couplings: &Bsr,
-        tentative: &Tentative,
-        [b, k]: [usize; 2],
-    ) -> Result<Resident> {
-        let (device, n, t) = (self.device(), a.row_ptr.len() - 1, &tentative.t);
-        let inverse = device.allocate::<f64>(n * b * b, WHAT)?;
-        device.function(&near_inverse.plain())?.on(device, n.div_ceil(128), 128).run(
-            n as i64,
-            b as i32,
-            TINY_PIVOT,
-            Matrix::from(a),
-            &inverse,
-        )?;
-        let omega = self.damping(a, &inverse, b)?;
-        // The pattern of the couplings has every diagonal entry, and so the row of T itself.
-        let whole = self.resident(couplings)?;
-        let product =
-            |left| Product { device, left, blocks: &a.values, turned: false, right: t, sizes: [b, b, k] };
-        let p = product(a).values(&product(&whole).pattern(tentative.columns, false)?)?;
-        device.function(&near_smooth.plain())?.on(device, grid(device, 32 * n), 256).run(
-            n as i64,
-            b as i32,
-            k as i32,
-            omega,
-            &inverse,
-            &t.row_ptr,
-            &tentative.aggregates,
-            &t.values,
-            Matrix::from(&p),
-        )?;
-        Ok(p)
-    }
-
-    /// Returns ω, or 0 if the estimate of the largest eigenvalue of D⁻¹A is not a positive number.
-    fn damping(&self, a: &Resident, inverse: &Buffer<f64>, b: usize) -> Result<f64> {
+    /// Returns ω, or 0 if the estimate of the largest eigenvalue of D⁻¹A is not a positive number. Ghosts
+    /// are 0.
+    fn damping(&self, a: &Resident, ghosts: usize, inverse: &Buffer<f64>, b: usize) -> Result<f64> {
         let (device, n) = (self.device(), a.row_ptr.len() - 1);
         let space = Self::new(device, n * b)?;
-        let (mut v, w, mut z) = (space.vector()?, space.vector()?, space.vector()?);
-        space.fill_random(1, &mut v)?;
+        let zeros = || device.zeros::<f64>((n + ghosts) * b, WHAT);
+        let (mut random, mut v, w, mut z) = (space.vector()?, zeros()?, zeros()?, zeros()?);
+        space.fill_random(1, &mut random)?;
+        device.copy(&random, &mut v, n * b)?;
         let function = device.function(&near_power.plain())?;
         for step in 0..ITERATIONS {
             if step > 0 {
@@ -307,23 +261,102 @@ impl Cuda {
 }
 
 impl Nodal for OnDevice {
-    fn galerkin(&self, a: &Bsr) -> Result<Bsr> {
-        let made = self.product(a, None)?;
-        let nodes = made.row_ptr.len() - 1;
-        Ok(stored(self.k, nodes, nodes, made))
+    fn damping(&self, a: &Bsr) -> Result<f64> {
+        let ghosts = a.block_columns() - a.block_rows();
+        let a = self.space.resident(a)?;
+        self.space.damping(&a, ghosts, &self.inverse_diagonal(&a)?, self.b)
     }
-    fn update_galerkin(&self, a: &Bsr, coarse: &mut Bsr) -> Result<()> {
-        let made = self.product(a, Some(&*self.space.resident(coarse)?))?;
+    fn smooth(&mut self, a: &Bsr, couplings: &Bsr, omega: f64) -> Result<()> {
+        let (device, [b, k]) = (self.space.device(), [self.b, self.k]);
+        let (a, whole) = (self.space.resident(a)?, self.space.resident(couplings)?);
+        let n = a.row_ptr.len() - 1;
+        let inverse = self.inverse_diagonal(&a)?;
+        // The pattern of the couplings has every diagonal entry, and so the row of T itself.
+        let product = |left| Product {
+            device,
+            left,
+            blocks: &a.values,
+            turned: false,
+            right: &self.p,
+            sizes: [b, b, k],
+        };
+        let p = product(&a).values(&product(&whole).pattern(self.columns, false)?)?;
+        device.function(&near_smooth.plain())?.on(device, grid(device, 32 * n), 256).run(
+            n as i64,
+            b as i32,
+            k as i32,
+            omega,
+            &inverse,
+            &self.p.row_ptr,
+            &self.aggregates,
+            &self.p.values,
+            Matrix::from(&p),
+        )?;
+        self.turned = transposed_positions(device, &p, self.columns)?;
+        self.p = p;
+        Ok(())
+    }
+    fn rows_of(&self, nodes: &[u32]) -> Result<Rows> {
+        self.space.packed(&self.p, self.b * self.k, nodes)
+    }
+    fn join(&mut self, numbers: &[u32], below: &Rows, columns: usize, used: usize) -> Result<()> {
+        let device = self.space.device();
+        let p = self.space.renamed(&self.p, false, numbers)?;
+        self.turned = transposed_positions(device, &p, used)?;
+        self.p = self.space.appended(&p, self.b * self.k, below)?;
+        self.columns = columns;
+        Ok(())
+    }
+    fn transfer(&self) -> Result<Transfer> {
+        self.squares()
+    }
+    fn product(&self, a: &Bsr) -> Result<Bsr> {
+        let made = self.products(a, None)?;
+        Ok(stored(self.k, made.row_ptr.len() - 1, self.columns, made))
+    }
+    fn fill_diagonal(&self, coarse: &mut Bsr) -> Result<()> {
+        let made = self.space.resident(coarse)?;
+        self.fill(&made)?;
+        *coarse = stored(self.k, coarse.block_rows(), coarse.block_columns(), Resident::clone(&made));
+        Ok(())
+    }
+    fn update(&self, a: &Bsr, coarse: &mut Bsr) -> Result<()> {
+        let made = self.products(a, Some(&*self.space.resident(coarse)?))?;
+        self.fill(&made)?;
         *coarse = coarse.with_storage(coarse.storage().with_device_values(Arc::new(made)));
         Ok(())
     }
 }
 
+/// Returns the pattern of the transpose. The value of an entry is the position of its block.
+fn transposed_positions(device: &Arc<Device>, p: &Resident, columns: usize) -> Result<Resident> {
+    let at = device.allocate::<f64>(p.col.len(), WHAT)?;
+    let function = device.function(&near_positions.plain())?;
+    function.on(device, grid(device, at.len()), 256).run(at.len() as i64, &at)?;
+    transpose(device, &p.clone().with_values(at), columns)
+}
+
 impl OnDevice {
-    /// Returns Pᵀ A P, on the pattern of `known` if that is given.
-    fn product(&self, a: &Bsr, known: Option<&Resident>) -> Result<Resident> {
-        let (device, [b, k], columns) =
-            (self.space.device(), [self.b, self.k], self.turned.row_ptr.len() - 1);
+    /// Returns the inverses of diagonal blocks; 0 where there is none.
+    fn inverse_diagonal(&self, a: &Resident) -> Result<Buffer<f64>> {
+        let (device, n, b) = (self.space.device(), a.row_ptr.len() - 1, self.b);
+        let inverse = device.allocate::<f64>(n * b * b, WHAT)?;
+        let function = device.function(&near_inverse.plain())?;
+        let a = Matrix::from(a);
+        function.on(device, n.div_ceil(128), 128).run(n as i64, b as i32, TINY_PIVOT, a, &inverse)?;
+        Ok(inverse)
+    }
+
+    /// Fills the diagonal of a coarse matrix in place.
+    fn fill(&self, coarse: &Resident) -> Result<()> {
+        let (device, n) = (self.space.device(), coarse.row_ptr.len() - 1);
+        let function = device.function(&near_diagonal.plain())?;
+        function.on(device, grid(device, n), 256).run(n as i64, self.k as i32, Matrix::from(coarse))
+    }
+
+    /// Returns P₀ᵀ A P, on the pattern of `known` if that is given.
+    fn products(&self, a: &Bsr, known: Option<&Resident>) -> Result<Resident> {
+        let (device, [b, k], columns) = (self.space.device(), [self.b, self.k], self.columns);
         let a = self.space.resident(a)?;
         let first =
             Product { device, left: &a, blocks: &a.values, turned: false, right: &self.p, sizes: [b, b, k] };
@@ -336,18 +369,16 @@ impl OnDevice {
             right: &ap,
             sizes: [k, b, k],
         };
-        let made = match known {
-            Some(known) => second.values(known)?,
-            None => second.values(&second.pattern(columns, true)?)?,
-        };
-        let function = device.function(&near_diagonal.plain())?;
-        function.on(device, grid(device, columns), 256).run(columns as i64, k as i32, Matrix::from(&made))?;
-        Ok(made)
+        match known {
+            Some(known) => second.values(known),
+            None => second.values(&second.pattern(columns, true)?),
+        }
     }
 
-    /// Returns P and R as matrices of square blocks, whose size is the largest that divides b and k.
-    fn transfer(&self, device: &Arc<Device>) -> Result<Transfer> {
-        let (b, k) = (self.b, self.k);
+    /// Returns P₀ and P₀ᵀ as matrices of square blocks, whose size is the largest that divides b and k.
+    fn squares(&self) -> Result<Transfer> {
+        let (device, b, k, rows) = (self.space.device(), self.b, self.k, self.aggregates.len());
+        let own = self.space.begun(&self.p, b * k, rows)?;
         let g = (1..=b.min(k)).rev().find(|g| b % g == 0 && k % g == 0).unwrap_or(1);
         let function = device.function(&near_transfer.plain())?;
         let cut = |a: &Resident, [h, w]: [usize; 2], turned: bool| -> Result<Resident> {
@@ -369,9 +400,9 @@ impl OnDevice {
             )?;
             Ok(Resident::new(ptr, col, values))
         };
-        let (rows, columns) = (self.p.row_ptr.len() - 1, self.turned.row_ptr.len() - 1);
-        let (fine, coarse) = (rows * (b / g), columns * (k / g));
-        let p = if g == b && g == k { self.p.clone() } else { cut(&self.p, [b, k], false)? };
+        let used = self.turned.row_ptr.len() - 1;
+        let (fine, coarse) = (rows * (b / g), used * (k / g));
+        let p = if g == b && g == k { own } else { cut(&own, [b, k], false)? };
         let r = cut(&self.turned, [k, b], true)?;
         Ok(Transfer { prolongation: stored(g, fine, coarse, p), restriction: stored(g, coarse, fine, r) })
     }

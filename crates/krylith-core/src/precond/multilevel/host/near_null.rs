@@ -32,6 +32,10 @@ pub struct Blocks {
     shape: [usize; 2],
     /// Number of block columns.
     columns: usize,
+    /// Number of rows of this rank, which come first.
+    own: usize,
+    /// Number of block columns that these rows use.
+    used: usize,
 }
 
 /// Relative size below which the rest of a column of B counts as linearly dependent on earlier columns.
@@ -53,11 +57,8 @@ impl Blocks {
             col.extend(part.col);
             values.extend(part.values);
         }
-        Self { row_ptr, col, values, shape, columns }
-    }
-
-    fn block_rows(&self) -> usize {
-        self.row_ptr.len() - 1
+        let own = row_ptr.len() - 1;
+        Self { row_ptr, col, values, shape, columns, own, used: columns }
     }
 
     fn block(&self, p: usize) -> &[f64] {
@@ -65,14 +66,15 @@ impl Blocks {
         &self.values[p * size..][..size]
     }
 
-    /// Returns the beginning of each block column in a list of all blocks, and this list. It is sorted by
-    /// block column and then by row. Each item has the row and the position of a block.
+    /// Returns the beginning of each block column in a list of the blocks of own rows, and this list. It is
+    /// sorted by block column and then by row. Each item has the row and the position of a block.
     fn by_columns(&self) -> (Vec<usize>, Vec<(u32, usize)>) {
-        let mut begin = vec![0usize; self.columns + 1];
-        self.col.iter().for_each(|&j| begin[j as usize + 1] += 1);
-        (0..self.columns).for_each(|j| begin[j + 1] += begin[j]);
-        let (mut next, mut list) = (begin.clone(), vec![(0, 0); self.col.len()]);
-        for i in 0..self.block_rows() {
+        let blocks = self.row_ptr[self.own];
+        let mut begin = vec![0usize; self.used + 1];
+        self.col[..blocks].iter().for_each(|&j| begin[j as usize + 1] += 1);
+        (0..self.used).for_each(|j| begin[j + 1] += begin[j]);
+        let (mut next, mut list) = (begin.clone(), vec![(0, 0); blocks]);
+        for i in 0..self.own {
             for p in self.row_ptr[i]..self.row_ptr[i + 1] {
                 let at = &mut next[self.col[p] as usize];
                 list[*at] = (i as u32, p);
@@ -82,14 +84,14 @@ impl Blocks {
         (begin, list)
     }
 
-    /// Returns P and R as matrices of square blocks. The block size is the largest that divides both sides of
-    /// the blocks.
+    /// Returns P and R of own rows as matrices of square blocks. The block size is the largest that divides
+    /// both sides of the blocks.
     pub fn transfer(&self) -> Transfer {
         let [b, k] = self.shape;
         let g = (1..=b.min(k)).rev().find(|g| b % g == 0 && k % g == 0).unwrap_or(1);
         let (rows, columns) = (b / g, k / g);
         let mut p = Rows::default();
-        for i in 0..self.block_rows() {
+        for i in 0..self.own {
             for r in 0..rows {
                 for e in self.row_ptr[i]..self.row_ptr[i + 1] {
                     for c in 0..columns {
@@ -103,7 +105,7 @@ impl Blocks {
         }
         let (begin, list) = self.by_columns();
         let mut r = Rows::default();
-        for j in 0..self.columns {
+        for j in 0..self.used {
             for c in 0..columns {
                 for &(i, e) in &list[begin[j]..begin[j + 1]] {
                     for row in 0..rows {
@@ -115,7 +117,7 @@ impl Blocks {
                 r.end_row();
             }
         }
-        let (fine, coarse) = (self.block_rows() * rows, self.columns * columns);
+        let (fine, coarse) = (self.own * rows, self.used * columns);
         let one = &Pool::new(1);
         Transfer {
             prolongation: assemble(one, g, coarse, vec![p]),
@@ -139,10 +141,15 @@ pub fn transfer(
     if columns == 0 || columns >= aggregates.len() || columns > most {
         return Ok(None);
     }
-    let (tentative, near) = tentative(pool, &aggregates, columns, a.block(), near);
-    let p = if smooth { smoothed(pool, a, tentative) } else { tentative };
-    let matrices = p.transfer();
-    Ok(Some(NearNullTransfer { nodal: Box::new(OnHost { pool: pool.clone(), p }), matrices, near }))
+    let (p, near) = tentative(pool, &aggregates, columns, a.block(), near);
+    Ok(Some(NearNullTransfer { nodal: Box::new(OnHost { pool: pool.clone(), p }), smooth, near }))
+}
+
+/// Returns the transfer for which every node is an aggregate, on a rank that has none to form.
+pub fn unchanged(pool: &Arc<Pool>, a: &Bsr, near: &NearNull, smooth: bool) -> NearNullTransfer {
+    let aggregates: Vec<u32> = (0..a.block_rows() as u32).collect();
+    let (p, near) = tentative(pool, &aggregates, aggregates.len(), a.block(), near);
+    NearNullTransfer { nodal: Box::new(OnHost { pool: pool.clone(), p }), smooth, near }
 }
 
 /// P by nodes on the host, with the threads that multiply it.
@@ -152,12 +159,45 @@ struct OnHost {
 }
 
 impl Nodal for OnHost {
-    fn galerkin(&self, a: &Bsr) -> Result<Bsr> {
-        Ok(galerkin(&self.pool, a, &self.p))
+    fn damping(&self, a: &Bsr) -> Result<f64> {
+        Ok(damping(&self.pool, a, &inverse_diagonal(&self.pool, a)))
     }
-    fn update_galerkin(&self, a: &Bsr, coarse: &mut Bsr) -> Result<()> {
-        coarse.values_mut().copy_from_slice(galerkin(&self.pool, a, &self.p).values());
+    fn smooth(&mut self, a: &Bsr, _: &Bsr, omega: f64) -> Result<()> {
+        self.p = smoothed(&self.pool, a, &self.p, omega);
         Ok(())
+    }
+    fn rows_of(&self, nodes: &[u32]) -> Result<Rows> {
+        let mut rows = Rows::default();
+        for p in nodes.iter().map(|&i| self.p.row_ptr[i as usize]..self.p.row_ptr[i as usize + 1]) {
+            rows.col.extend_from_slice(&self.p.col[p.clone()]);
+            p.for_each(|p| rows.values.extend_from_slice(self.p.block(p)));
+            rows.end_row();
+        }
+        Ok(rows)
+    }
+    fn join(&mut self, numbers: &[u32], below: &Rows, columns: usize, used: usize) -> Result<()> {
+        let p = &mut self.p;
+        let before = p.col.len();
+        p.col.iter_mut().for_each(|j| *j = numbers[*j as usize]);
+        p.row_ptr.extend(below.row_ptr[1..].iter().map(|end| before + end));
+        p.col.extend_from_slice(&below.col);
+        p.values.extend_from_slice(&below.values);
+        (p.columns, p.used) = (columns, used);
+        Ok(())
+    }
+    fn transfer(&self) -> Result<Transfer> {
+        Ok(self.p.transfer())
+    }
+    fn product(&self, a: &Bsr) -> Result<Bsr> {
+        Ok(product(&self.pool, a, &self.p))
+    }
+    fn fill_diagonal(&self, coarse: &mut Bsr) -> Result<()> {
+        fill_diagonals(coarse);
+        Ok(())
+    }
+    fn update(&self, a: &Bsr, coarse: &mut Bsr) -> Result<()> {
+        coarse.values_mut().copy_from_slice(product(&self.pool, a, &self.p).values());
+        self.fill_diagonal(coarse)
     }
 }
 
@@ -238,7 +278,10 @@ fn tentative(
         values[row_ptr[i as usize] * b * k..][..b * k].copy_from_slice(block);
     }
     let numbers = parts.into_iter().flat_map(|(_, r)| r).collect();
-    (Blocks { row_ptr, col, values, shape: [b, k], columns }, NearNull::of_numbers(k, numbers))
+    (
+        Blocks { row_ptr, col, values, shape: [b, k], columns, own: n, used: columns },
+        NearNull::of_numbers(k, numbers),
+    )
 }
 
 /// Factorises `k` columns of `rows` numbers as Q R by Gram–Schmidt with reorthogonalisation. Q replaces the
@@ -299,15 +342,16 @@ fn inverse_diagonal(pool: &Pool, a: &Bsr) -> Vec<f64> {
 }
 
 /// Returns ω. The eigenvalue comes from power iterations and a Rayleigh quotient of D⁻¹A in the inner product
-/// of A. Returns 0 if that is not a positive number.
+/// of A, where ghosts are 0. Returns 0 if that is not a positive number.
 fn damping(pool: &Pool, a: &Bsr, inverse: &[f64]) -> f64 {
     let (n, b) = (a.block_rows(), a.block());
     let mut v: Vec<f64> = (0..n * b).map(|i| random(1, i as u64)).collect();
+    v.resize(a.block_columns() * b, 0.0);
     let (mut w, mut z) = (vec![0.0; n * b], vec![0.0; n * b]);
     let length = n.div_ceil(pool.pieces(a.stored() * TRAFFIC)).max(1);
     for step in 0..ITERATIONS {
         if step > 0 {
-            v.copy_from_slice(&z);
+            v[..n * b].copy_from_slice(&z);
         }
         let pieces = || lengths(n, length).map(|rows| rows * b);
         fill(pool, pieces(), &mut w, |piece, w| {
@@ -331,13 +375,9 @@ fn damping(pool: &Pool, a: &Bsr, inverse: &[f64]) -> f64 {
     if largest > 0.0 && largest.is_finite() { OMEGA / largest } else { 0.0 }
 }
 
-/// Returns (I − ω D⁻¹A) T.
-fn smoothed(pool: &Pool, a: &Bsr, t: Blocks) -> Blocks {
+/// Returns own rows of (I − ω D⁻¹A) T.
+fn smoothed(pool: &Pool, a: &Bsr, t: &Blocks, omega: f64) -> Blocks {
     let inverse = inverse_diagonal(pool, a);
-    let omega = damping(pool, a, &inverse);
-    if omega == 0.0 {
-        return t;
-    }
     let ([b, k], n) = (t.shape, a.block_rows());
     let size = b * k;
     let runs = runs(a.row_ptr(), 0..n, pool.pieces(a.stored() * TRAFFIC));
@@ -383,9 +423,8 @@ fn smoothed(pool: &Pool, a: &Bsr, t: Blocks) -> Blocks {
     Blocks::joined(parts, t.shape, t.columns)
 }
 
-/// Returns Pᵀ A P with every diagonal entry stored. An unknown whose column of P is 0 would get a diagonal
-/// entry of 0. It is set to the largest diagonal entry of its block, or to 1.
-pub fn galerkin(pool: &Pool, a: &Bsr, p: &Blocks) -> Bsr {
+/// Returns P₀ᵀ A P with every diagonal entry stored, where P₀ has the own rows of P.
+fn product(pool: &Pool, a: &Bsr, p: &Blocks) -> Bsr {
     let ([b, k], n) = (p.shape, a.block_rows());
     let slots = Scratch::new();
     let of_a = runs(a.row_ptr(), 0..n, pool.pieces(a.stored() * k * TRAFFIC));
@@ -413,7 +452,7 @@ pub fn galerkin(pool: &Pool, a: &Bsr, p: &Blocks) -> Bsr {
     });
     let ap = Blocks::joined(ap, [b, k], p.columns);
     let (begin, list) = p.by_columns();
-    let of_p = runs(&begin, 0..p.columns, pool.pieces(list.len() * k * k * TRAFFIC));
+    let of_p = runs(&begin, 0..p.used, pool.pieces(list.len() * k * k * TRAFFIC));
     let parts = map(pool, of_p.len(), |piece| {
         let mut rows = Rows::default();
         slots.with(
@@ -421,7 +460,6 @@ pub fn galerkin(pool: &Pool, a: &Bsr, p: &Blocks) -> Bsr {
             |(slot, block, work)| {
                 block.resize(k * k, 0.0);
                 for j in of_p[piece].clone() {
-                    let first = rows.col.len();
                     let mut row = Row::new(slot, &mut rows);
                     block.fill(0.0);
                     row.add(k * k, j as u32, 0.0, block);
@@ -436,8 +474,6 @@ pub fn galerkin(pool: &Pool, a: &Bsr, p: &Blocks) -> Bsr {
                         }
                     }
                     row.sort(k * k, work);
-                    let own = rows.col[first..].partition_point(|&c| (c as usize) < j) + first;
-                    fill_diagonal(&mut rows.values[own * k * k..(own + 1) * k * k], k);
                     rows.end_row();
                 }
             },
@@ -445,6 +481,14 @@ pub fn galerkin(pool: &Pool, a: &Bsr, p: &Blocks) -> Bsr {
         rows
     });
     assemble(pool, k, p.columns, parts)
+}
+
+/// See [`Nodal::fill_diagonal`].
+fn fill_diagonals(coarse: &mut Bsr) {
+    let k = coarse.block();
+    let at: Vec<usize> = (0..coarse.block_rows()).filter_map(|i| coarse.diagonal_position(i)).collect();
+    let values = coarse.values_mut();
+    at.into_iter().for_each(|p| fill_diagonal(&mut values[p * k * k..(p + 1) * k * k], k));
 }
 
 /// Sets diagonal entries of 0 to the largest diagonal entry of the block, or to 1.

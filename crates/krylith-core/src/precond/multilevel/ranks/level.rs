@@ -4,9 +4,9 @@ use super::super::hierarchy::{Finest, Level, cut_for};
 use super::super::parts::{operator, own_part};
 use super::super::smoother::{Smoother, Smoothing};
 use super::super::transfers::{Transfers, widened};
-use super::super::{Coarsen, MultilevelOptions, Transfer};
+use super::super::{Coarsen, MultilevelOptions, NearNull, Transfer};
 use super::runs::Runs;
-use super::share::{Share, Sums};
+use super::share::{Fine, Share, Sums};
 use crate::Result;
 use crate::halo::{Halo, OwnRows, RowNumbers};
 use crate::matrix::Bsr;
@@ -41,12 +41,12 @@ pub(in super::super) struct Route<S: Coarsen> {
 /// The level that follows a shared level.
 pub(in super::super) enum Next {
     /// A level that ranks share as well, with the global numbers of own nodes.
-    Shared(Terms<'static>, OwnRows),
+    Shared(Terms<'static>, OwnRows, Option<NearNull>),
     /// The whole level, on every rank.
-    Whole(Terms<'static>),
+    Whole(Terms<'static>, Option<NearNull>),
 }
 
-/// Builds the product with w ⊗ I, where the matrix of weights w has nodes of `order` unknowns.
+/// Builds the product with w ⊗ I, where I has this order.
 fn product<S: Coarsen>(
     space: &S,
     p: &Bsr,
@@ -55,24 +55,25 @@ fn product<S: Coarsen>(
     precision: Precision,
 ) -> Result<PointBlock<S>> {
     let terms = Terms { halo, ..widened(p, order)? };
-    match order {
+    match terms.block() * terms.stages() {
         1 => PointBlock::with_format(space, &terms, precision, Format::Csr),
         _ => PointBlock::new(space, &terms, precision, false),
     }
 }
 
 impl<S: Coarsen> Joint<S> {
-    /// Builds the joint part for P of own rows. Collective.
+    /// Builds the joint part for P of own rows. `orders` has the unknowns of a fine and of a coarse node.
+    /// Collective.
     fn new(
         space: &S,
         share: Share,
         p: &Bsr,
-        order: usize,
+        orders: [usize; 2],
         precision: Precision,
         whole: bool,
     ) -> Result<Self> {
         let routed = whole || share.sums.is_some();
-        let route = routed.then(|| Route::new(space, &share, p, order, precision, whole)).transpose()?;
+        let route = routed.then(|| Route::new(space, &share, p, orders, precision, whole)).transpose()?;
         Ok(Self { share, route })
     }
 
@@ -81,6 +82,11 @@ impl<S: Coarsen> Joint<S> {
         let coarse = self.share.galerkin(space, terms)?;
         let whole = self.route.as_ref().is_some_and(|route| route.gather.is_some());
         if whole { self.share.whole(space, &coarse) } else { Ok(coarse) }
+    }
+
+    /// Returns true if P and R act on components.
+    pub fn is_nodal(&self) -> bool {
+        self.share.is_nodal()
     }
 
     /// Returns the route; `None` if P and R of own rows suffice.
@@ -94,22 +100,30 @@ impl<S: Coarsen> Route<S> {
         space: &S,
         share: &Share,
         p: &Bsr,
-        order: usize,
+        [order, coarse]: [usize; 2],
         precision: Precision,
         whole: bool,
     ) -> Result<Self> {
-        let lower = product(space, share.restriction(), order, None, precision)?;
-        let sums = space.beside(share.restriction().block_rows() * order)?.vector()?;
-        let add = |sums: &Sums| product(space, &sums.matrix, order, Some(sums.up.clone()), Precision::F64);
+        let r = share.restriction();
+        // The identity by which P and R are widened, and the columns of P for a coarse node.
+        let (wide, columns) = if share.is_nodal() { (1, coarse / p.block()) } else { (order, 1) };
+        let lower = product(space, r, wide, None, precision)?;
+        let sums = space.beside(r.block_rows() * r.block() * wide)?.vector()?;
+        let add = |sums: &Sums| product(space, &sums.matrix, coarse, Some(sums.up.clone()), Precision::F64);
         let add = share.sums.as_ref().map(add).transpose()?;
         let (gather, raise) = match whole {
-            false => (None, product(space, p, order, Some(share.down.clone()), precision)?),
+            false => {
+                let down = Arc::new(share.down.in_parts(columns));
+                (None, product(space, p, wide, Some(down), precision)?)
+            }
             true => {
                 let (w, halo) = share.gathering(space)?;
-                let w = product(space, &w, order, Some(Arc::new(halo)), Precision::F64)?;
-                let own = space.beside(share.down.own * order)?.vector()?;
-                let p = space.renumbered(p, &share.numbers(), share.coarse.all())?;
-                (Some((RefCell::new(own), w)), product(space, &p, order, None, precision)?)
+                let w = product(space, &w, coarse, Some(Arc::new(halo)), Precision::F64)?;
+                let own = space.beside(share.down.own * coarse)?.vector()?;
+                let of_node = |node: u32| (0..columns as u32).map(move |c| node * columns as u32 + c);
+                let numbers: Vec<u32> = share.numbers().into_iter().flat_map(of_node).collect();
+                let p = space.renumbered(p, &numbers, share.coarse.all() * columns)?;
+                (Some((RefCell::new(own), w)), product(space, &p, wide, None, precision)?)
             }
         };
         Ok(Self { lower, sums: RefCell::new(sums), add, gather, raise })
@@ -169,24 +183,29 @@ pub(in super::super) fn level<S: Coarsen>(
     let all = Runs::new(space.comm(), terms.block_rows())?.all() * order;
     // A system that is small enough for a direct solve is gathered without coarsening.
     let how = (all > options.coarsest).then_some(&options.coarsening);
+    let fine = Fine { terms: &terms, halo: &halo, depth, numbers, near: finest.near.as_ref() };
     let made = match depth + 1 < options.levels {
-        true => Share::new(&space, &terms, &halo, how, depth, numbers)?,
+        true => Share::new(&space, &fine, how)?,
         false => None,
     };
     drop(analysis);
     let (mut next, mut transfer) = (None, None);
-    if let Some((mut share, p)) = made {
+    if let Some((mut share, p, near)) = made {
         let factors = profile::begin_inside(SetupPart::Factors);
         let coarse = share.galerkin(&space, &terms)?;
-        let whole = share.coarse.all() * order <= options.gather;
+        let orders = [order, coarse.block() * coarse.stages()];
+        let whole = share.coarse.all() * orders[1] <= options.gather;
         next = Some(match whole {
-            true => Next::Whole(share.whole(&space, &coarse)?),
-            false => Next::Shared(coarse, OwnRows::Run(share.coarse.own())),
+            true => {
+                let near = near.map(|near| near.gathered(space.comm(), &space.host_threads())).transpose()?;
+                Next::Whole(share.whole(&space, &coarse)?, near)
+            }
+            false => Next::Shared(coarse, OwnRows::Run(share.coarse.own()), near),
         });
         drop(factors);
         let _product = profile::begin_inside(SetupPart::Product);
         let matrices = Transfer { prolongation: p.clone(), restriction: share.restriction().clone() };
-        let joint = Joint::new(&space, share, &p, order, options.precision, whole)?;
+        let joint = Joint::new(&space, share, &p, orders, options.precision, whole)?;
         transfer = Some(Transfers::joint(&space, matrices, &terms, options.precision, joint)?);
     }
     let product = profile::begin_inside(SetupPart::Product);

@@ -11,6 +11,9 @@
 //! If borders between ranks are long but have only a small share of the nodes (`Border`), each rank coarsens
 //! only among its own nodes (`local_transfer`). P and R then work as on one rank. Ranks exchange only the
 //! rows of P that belong to ghosts.
+//!
+//! With near-null vectors each rank forms aggregates among its own nodes. Ranks exchange the rows of the
+//! tentative T that belong to ghosts, so that P = (I − ω D⁻¹A) T is smoothed across borders.
 
 mod aggregate;
 mod choose;
@@ -32,7 +35,7 @@ pub(super) fn numbers(comm: &dyn Communicator, own: usize) -> Result<OwnRows> {
     Ok(OwnRows::Run(runs::Runs::new(comm, own)?.own()))
 }
 
-use super::{Coarsen, CoarsenKind, Coarsening, Transfer};
+use super::{Coarsen, CoarsenKind, Coarsening, NearNull, NearNullTransfer, Transfer, host};
 use crate::Result;
 use crate::comm::{Communicator, agree};
 use crate::halo::OwnRows;
@@ -90,6 +93,29 @@ pub(super) fn local_transfer<S: Coarsen>(
     }
     // If other ranks can coarsen but this rank cannot, it keeps all of its nodes.
     Ok(Some(made.unwrap_or_else(|| unchanged(own))))
+}
+
+/// Computes T from near-null vectors and the couplings among own nodes. Collective.
+pub(super) fn local_near_null_transfer<S: Coarsen>(
+    space: &S,
+    comm: &dyn Communicator,
+    a: &Bsr,
+    couplings: &Bsr,
+    near: &NearNull,
+    how: &Coarsening,
+    level: usize,
+) -> Result<Option<NearNullTransfer>> {
+    let own = a.block_rows();
+    let made = space
+        .own_couplings(couplings, own)
+        .and_then(|couplings| space.near_null_transfer(a, &couplings, near, how, level, own));
+    let made = agree(comm, made)?;
+    if !some_stay(comm, made.as_ref().map_or(0, NearNullTransfer::nodes), own)? {
+        return Ok(None);
+    }
+    // If other ranks can coarsen but this rank cannot, every node is an aggregate.
+    let smooth = how.kind == CoarsenKind::Aggregation { smoothed: true };
+    Ok(Some(made.unwrap_or_else(|| host::near_null::unchanged(&space.host_threads(), a, near, smooth))))
 }
 
 /// Returns a transfer that keeps every node.

@@ -36,6 +36,12 @@ impl Runs {
         self.begins[self.rank]..self.begins[self.rank + 1]
     }
 
+    /// Returns the number of own nodes.
+    pub fn count(&self) -> usize {
+        let own = self.own();
+        (own.end - own.start) as usize
+    }
+
     /// Returns the rank that owns a number.
     pub fn owner(&self, number: u64) -> usize {
         self.begins.partition_point(|&begin| begin <= number) - 1
@@ -46,18 +52,22 @@ impl Runs {
         let own = self.own();
         match own.contains(&number) {
             true => (number - own.start) as u32,
-            false => (own.end - own.start) as u32 + ghosts.partition_point(|&ghost| ghost < number) as u32,
+            false => self.count() as u32 + ghosts.partition_point(|&ghost| ghost < number) as u32,
         }
+    }
+
+    /// Returns the positions of own nodes and of the numbers `far` among own nodes followed by these ghosts.
+    pub fn places(&self, far: &[u64], ghosts: &[u64]) -> Vec<u32> {
+        let far = far.iter().map(|&number| self.place(ghosts, number));
+        (0..self.count() as u32).chain(far).collect()
     }
 
     /// Returns the number at a position.
     pub fn number(&self, ghosts: &[u64], place: u32) -> u64 {
         let own = self.own();
-        let count = own.end - own.start;
-        if u64::from(place) < count {
-            own.start + u64::from(place)
-        } else {
-            ghosts[place as usize - count as usize]
+        match (place as usize).checked_sub(self.count()) {
+            None => own.start + u64::from(place),
+            Some(ghost) => ghosts[ghost],
         }
     }
 
@@ -71,8 +81,7 @@ impl Runs {
         let counts: Vec<usize> = asked.iter().map(Vec::len).collect();
         let told = comm.all_to_all(asked.iter().map(|nodes| packed(nodes)).collect())?;
         let to = told.iter().enumerate().map(|(rank, bytes)| Reader::new(bytes, rank).all());
-        let own = self.own();
-        Ok(Halo::new((own.end - own.start) as usize, &counts, to.collect::<Result<_>>()?))
+        Ok(Halo::new(self.count(), &counts, to.collect::<Result<_>>()?))
     }
 
     /// Returns the distinct numbers among `numbers` that other ranks own, ascending.

@@ -9,16 +9,18 @@
 //! A_c = S (R A P). In R A P, P has own rows and the rows of ghosts.
 
 use super::super::host::parallel::Rows;
-use super::super::{Border, Coarsen, CoarsenKind, Coarsening, STALLED, Transfer};
+use super::super::{
+    Border, Coarsen, CoarsenKind, Coarsening, NearNull, NearNullTransfer, Nodal, STALLED, Transfer,
+};
 use super::distinct::Distinct;
 use super::far::FarRows;
 use super::neighbourhood::{Neighbourhood, all_to_all};
 use super::rows::{append_ascending, fill_ascending};
 use super::runs::Runs;
-use super::{NearTransfer, local_transfer, unchanged};
+use super::{NearTransfer, local_near_null_transfer, local_transfer, unchanged};
 use crate::Result;
-use crate::comm::Communicator;
 use crate::comm::wire::{Array, MessageBuilder, Reader};
+use crate::comm::{Communicator, agree, largest};
 use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
 use crate::operator::Terms;
@@ -35,22 +37,24 @@ const LONG_BORDER: usize = 1_000;
 const FEW_GHOSTS: usize = 8;
 
 /// Encodes rows of P for a rank on which their nodes are ghosts. The message lists each coarse node once, and
-/// entries refer to that list.
+/// entries refer to that list. An entry has `size` numbers.
 fn interpolation_letter(
     rows: &Rows,
     range: Range<usize>,
+    size: usize,
     columns: usize,
     number: &(dyn Fn(u32) -> u64 + Sync),
 ) -> Vec<u8> {
     let ends = &rows.row_ptr[range.start..=range.end];
     let entries = ends[0]..ends[range.len()];
     let named = Distinct::of(&rows.col[entries.clone()], columns);
-    let mut message = MessageBuilder::new(4 * range.len() + 8 + 8 * named.list.len() + 12 * entries.len());
+    let bytes = 4 * range.len() + 8 + 8 * named.list.len() + (4 + 8 * size) * entries.len();
+    let mut message = MessageBuilder::new(bytes);
     message.put_lengths(ends);
     message.put(&[named.list.len() as u64]);
     message.put_each(&named.list, number);
     message.put_each(&rows.col[entries.clone()], &|j| named.place(j));
-    message.put(&rows.values[entries]);
+    message.put(&rows.values[entries.start * size..entries.end * size]);
     message.bytes()
 }
 
@@ -64,22 +68,24 @@ struct Interpolation<'a> {
 }
 
 impl<'a> Interpolation<'a> {
-    fn read(mut from: Reader<'a>, rows: usize) -> Result<Self> {
+    fn read(mut from: Reader<'a>, rows: usize, size: usize) -> Result<Self> {
         let (lengths, entries) = from.lengths(rows)?;
         let names = from.take::<u64>(1)?[0] as usize;
         Ok(Self {
             lengths,
             named: from.take(names)?,
             which: from.array(entries)?,
-            values: from.array(entries)?,
+            values: from.array(entries * size)?,
         })
     }
 }
 
 /// Data for computing R A P of a level repeatedly.
 pub(super) struct Share {
-    /// P of own rows and of the rows of ghosts, and R = Pᵀ of own rows.
+    /// P of own rows and of the rows of ghosts, and R = Pᵀ of own rows. With `nodal`, P has only own rows.
     both: Transfer,
+    /// P by nodes, with the rows of ghosts, if it was built from near-null vectors.
+    nodal: Option<Box<dyn Nodal>>,
     /// Sums over ranks; `None` if own rows of P have only own columns.
     pub sums: Option<Sums>,
     /// The halo of the coarse nodes of T.
@@ -102,21 +108,74 @@ pub(super) struct Sums {
 enum Made {
     /// Own rows, which have only own columns, and R.
     Local(Transfer),
+    /// The same from near-null vectors, before it is smoothed, and the couplings.
+    Nodal(NearNullTransfer, Bsr),
     /// Own rows, with own columns followed by columns of other ranks.
     Global(NearTransfer),
 }
 
-/// Computes own rows of P, without the rows of ghosts. Collective.
-fn made<S: Coarsen>(
-    space: &S,
-    terms: &Terms,
+impl Sums {
+    fn new(down: &Halo) -> Self {
+        Self { matrix: sums(down), up: Arc::new(turned(down)) }
+    }
+}
+
+/// Rows of P for ghosts, which come from their owners.
+struct GhostRows {
+    /// Global numbers of the coarse nodes of other ranks that are columns of P.
+    ghosts: Vec<u64>,
+    /// Rows whose columns are own coarse nodes, followed by `ghosts`.
+    below: Rows,
+}
+
+/// Exchanges rows of P. `rows` has those of the halo's `send`; their columns are own coarse nodes, followed
+/// by those with the numbers `far`. An entry has `size` numbers. Collective.
+fn ghost_rows(
+    comm: &dyn Communicator,
     halo: &Halo,
-    how: &Coarsening,
-    depth: usize,
-    numbers: RowNumbers,
-) -> Result<Option<Made>> {
+    coarse: &Runs,
+    rows: &Rows,
+    far: &[u64],
+    size: usize,
+) -> Result<GhostRows> {
+    let places = coarse.count() + far.len();
+    let number = |k: u32| coarse.number(far, k);
+    let letter = |n: &Neighbour| (n.rank, interpolation_letter(rows, n.send.clone(), size, places, &number));
+    let messages = all_to_all(comm, halo.neighbours.iter().map(letter))?;
+    let read =
+        |n: &Neighbour| Interpolation::read(Reader::new(&messages[n.rank], n.rank), n.receive.len(), size);
+    let received: Vec<Interpolation> = halo.neighbours.iter().map(read).collect::<Result<_>>()?;
+    let ghosts =
+        coarse.others(far.par_iter().chain(received.par_iter().flat_map(|rows| &rows.named)).copied());
+    let mut below = Rows::default();
+    for rows in &received {
+        let places: Vec<u32> = rows.named.par_iter().map(|&number| coarse.place(&ghosts, number)).collect();
+        let column = |p: usize| places[rows.which.at(p) as usize];
+        append_ascending(&mut below, &rows.lengths, size, column, |p| rows.values.at(p));
+    }
+    Ok(GhostRows { ghosts, below })
+}
+
+/// The level that is coarsened.
+pub(super) struct Fine<'a> {
+    pub terms: &'a Terms<'a>,
+    pub halo: &'a Halo,
+    pub depth: usize,
+    /// Global numbers of own nodes.
+    pub numbers: RowNumbers<'a>,
+    pub near: Option<&'a NearNull>,
+}
+
+/// Computes own rows of P, without the rows of ghosts. Collective.
+fn made<S: Coarsen>(space: &S, fine: &Fine, how: &Coarsening) -> Result<Option<Made>> {
+    let Fine { terms, halo, depth, numbers, near } = *fine;
     let comm = space.comm();
     let couplings = space.couplings(terms)?;
+    if let Some(near) = near {
+        let a = &terms.terms[0].1;
+        let made = local_near_null_transfer(space, comm, a, &couplings, near, how, depth)?;
+        return Ok(made.map(|made| Made::Nodal(made, couplings)));
+    }
     if is_local(comm, how.border, halo)? {
         let made = local_transfer(space, comm, &couplings, terms.block_rows(), how, depth)?;
         return Ok(made.map(Made::Local));
@@ -127,78 +186,104 @@ fn made<S: Coarsen>(
 
 impl Share {
     /// Computes own rows of P and prepares the products R A P; `None` if the coarser level would not be much
-    /// smaller. Collective.
+    /// smaller. Also returns own rows of P, and the near-null vectors of the coarser level. Collective.
     pub fn new<S: Coarsen>(
         space: &S,
-        terms: &Terms,
-        halo: &Halo,
+        fine: &Fine,
         how: Option<&Coarsening>,
-        depth: usize,
-        numbers: RowNumbers,
-    ) -> Result<Option<(Self, Bsr)>> {
-        let (comm, n) = (space.comm(), terms.block_rows());
+    ) -> Result<Option<(Self, Bsr, Option<NearNull>)>> {
+        let (comm, halo) = (space.comm(), fine.halo);
+        let n = fine.terms.block_rows();
         let made = match how {
             None => Made::Local(unchanged(n)),
-            Some(how) => match made(space, terms, halo, how, depth, numbers)? {
+            Some(how) => match made(space, fine, how)? {
                 None => return Ok(None),
                 Some(made) => made,
             },
         };
         let (own, far) = match &made {
             Made::Local(made) => (made.prolongation.block_columns(), &[][..]),
+            Made::Nodal(made, _) => (made.nodes(), &[][..]),
             Made::Global(made) => (made.own, &made.ghosts[..]),
         };
-        let (coarse, fine) = (Runs::new(comm, own)?, Runs::new(comm, n)?);
-        if how.is_some() && coarse.all() as f64 > STALLED * fine.all() as f64 {
+        let (coarse, all) = (Runs::new(comm, own)?, Runs::new(comm, n)?.all());
+        if how.is_some() && coarse.all() as f64 > STALLED * all as f64 {
             return Ok(None);
         }
         let far: Vec<u64> =
             far.iter().map(|&(owner, node)| coarse.begins[owner as usize] + u64::from(node)).collect();
-        let first = match &made {
-            Made::Local(made) => made.prolongation.clone(),
+        let (first, local) = match made {
+            Made::Nodal(made, couplings) => {
+                return Self::nodal(space, fine, made, &couplings, coarse).map(Some);
+            }
+            Made::Local(made) => (made.prolongation, Some(made.restriction)),
             Made::Global(made) => {
-                space.first_rows(&made.prolongation, n, made.prolongation.block_columns())?
+                let places = made.prolongation.block_columns();
+                (space.first_rows(&made.prolongation, n, places)?, None)
             }
         };
-        // The rows of P for ghosts come from their owners.
         let rows = space.rows_of(&first, &halo.send)?;
-        let begin = coarse.own().start;
-        let number = |k: u32| match (k as usize).checked_sub(own) {
-            None => begin + u64::from(k),
-            Some(ghost) => far[ghost],
-        };
-        let places = first.block_columns();
-        let messages = halo.neighbours.iter();
-        let messages =
-            messages.map(|n| (n.rank, interpolation_letter(&rows, n.send.clone(), places, &number)));
-        let messages = all_to_all(comm, messages)?;
-        let read =
-            |n: &Neighbour| Interpolation::read(Reader::new(&messages[n.rank], n.rank), n.receive.len());
-        let received: Vec<Interpolation> = halo.neighbours.iter().map(read).collect::<Result<_>>()?;
-        let ghosts =
-            coarse.others(far.par_iter().chain(received.par_iter().flat_map(|rows| &rows.named)).copied());
+        let GhostRows { ghosts, below } = ghost_rows(comm, halo, &coarse, &rows, &far, 1)?;
         let columns = own + ghosts.len();
-        let mut below = Rows::default();
-        for rows in &received {
-            let places: Vec<u32> =
-                rows.named.par_iter().map(|&number| coarse.place(&ghosts, number)).collect();
-            let column = |p: usize| places[rows.which.at(p) as usize];
-            append_ascending(&mut below, &rows.lengths, 1, column, |p| rows.values.at(p));
-        }
         let down = Arc::new(coarse.halo(comm, &ghosts)?);
-        let (p, restriction, sums, next) = match made {
-            Made::Local(made) => (first, made.restriction, None, Some((ghosts.clone(), down.clone()))),
-            Made::Global(_) => {
-                let far = far.iter().map(|&number| coarse.place(&ghosts, number));
-                let places: Vec<u32> = (0..own as u32).chain(far).collect();
-                let p = space.renumbered(&first, &places, columns)?;
+        let (p, restriction, sums, next) = match local {
+            Some(restriction) => (first, restriction, None, Some((ghosts.clone(), down.clone()))),
+            None => {
+                let p = space.renumbered(&first, &coarse.places(&far, &ghosts), columns)?;
                 let restriction = space.transposed(&p)?;
-                let sums = Sums { matrix: sums(&down), up: Arc::new(turned(&down)) };
-                (p, restriction, Some(sums), None)
+                (p, restriction, Some(Sums::new(&down)), None)
             }
         };
         let both = Transfer { prolongation: space.with_rows(&p, &below, columns)?, restriction };
-        Ok(Some((Self { both, sums, down, ghosts, coarse, next }, p)))
+        Ok(Some((Self { both, nodal: None, sums, down, ghosts, coarse, next }, p, None)))
+    }
+
+    /// Smooths T over the borders of ranks, and prepares the products Pᵀ A P. Collective.
+    fn nodal<S: Coarsen>(
+        space: &S,
+        fine: &Fine,
+        made: NearNullTransfer,
+        couplings: &Bsr,
+        coarse: Runs,
+    ) -> Result<(Self, Bsr, Option<NearNull>)> {
+        let (comm, halo, a) = (space.comm(), fine.halo, &*fine.terms.terms[0].1);
+        let NearNullTransfer { mut nodal, smooth, near } = made;
+        let (own, size) = (coarse.count(), a.block() * near.count());
+        let mut far = Vec::new();
+        // All ranks damp by the smallest ω, which belongs to the largest eigenvalue.
+        let rate = match smooth {
+            true => agree(comm, nodal.damping(a))?,
+            false => 0.0,
+        };
+        let rate = largest(comm, if rate > 0.0 { rate.recip() } else { 0.0 })?;
+        let smooth = rate > 0.0;
+        if smooth {
+            let rows = agree(comm, nodal.rows_of(&halo.send))?;
+            let GhostRows { ghosts, below } = ghost_rows(comm, halo, &coarse, &rows, &far, size)?;
+            let same: Vec<u32> = (0..own as u32).collect();
+            let columns = own + ghosts.len();
+            let joined = nodal.join(&same, &below, columns, columns);
+            agree(comm, joined.and_then(|()| nodal.smooth(a, couplings, rate.recip())))?;
+            far = ghosts;
+        }
+        let rows = agree(comm, nodal.rows_of(&halo.send))?;
+        let GhostRows { ghosts, below } = ghost_rows(comm, halo, &coarse, &rows, &far, size)?;
+        let columns = own + ghosts.len();
+        let used = if smooth { columns } else { own };
+        let joined = nodal.join(&coarse.places(&far, &ghosts), &below, columns, used);
+        let both = agree(comm, joined.and_then(|()| nodal.transfer()))?;
+        let (p, down) = (both.prolongation.clone(), Arc::new(coarse.halo(comm, &ghosts)?));
+        let (sums, next) = match smooth {
+            true => (Some(Sums::new(&down)), None),
+            false => (None, Some((ghosts.clone(), down.clone()))),
+        };
+        let share = Self { both, nodal: Some(nodal), sums, down, ghosts, coarse, next };
+        Ok((share, p, Some(near)))
+    }
+
+    /// Returns true if P was built from near-null vectors, so that P and R act on components.
+    pub fn is_nodal(&self) -> bool {
+        self.nodal.is_some()
     }
 
     /// Returns R of own rows.
@@ -210,7 +295,14 @@ impl Share {
     pub fn galerkin<S: Coarsen>(&mut self, space: &S, terms: &Terms) -> Result<Terms<'static>> {
         let comm = space.comm();
         let bare = Terms { terms: terms.terms.clone(), halo: None };
-        let products = space.galerkin(&bare, &self.both)?;
+        let products = match (&self.nodal, &bare.terms[..]) {
+            (Some(nodal), [(c, a)]) => {
+                // A diagonal is filled when it has the contributions of all ranks.
+                let made = if self.sums.is_some() { nodal.product(a)? } else { nodal.galerkin(a)? };
+                Terms { terms: vec![(c.clone(), Cow::Owned(made))], halo: None }
+            }
+            _ => space.galerkin(&bare, &self.both)?,
+        };
         let Some(sums) = &self.sums else {
             return Ok(Terms { halo: Some(self.down.clone()), ..products });
         };
@@ -219,7 +311,8 @@ impl Share {
         let mut received = Vec::new();
         for (_, a) in &products.terms {
             let (rows, square) = (space.rows_of(a, &nodes)?, a.block() * a.block());
-            let number = |j: u32| self.coarse.number(&self.ghosts, j);
+            let (coarse, ghosts) = (&self.coarse, &self.ghosts);
+            let number = |j: u32| coarse.number(ghosts, j);
             let messages = self.down.neighbours.iter();
             let messages =
                 messages.map(|n| (n.rank, FarRows::message(&rows, n.receive.clone(), square, &number)));
@@ -244,7 +337,9 @@ impl Share {
         for ((c, a), far) in products.terms.iter().zip(&received) {
             let below = far.placed(a.block() * a.block(), |number| self.coarse.place(ghosts, number));
             let stacked = space.with_rows(&space.renumbered(a, &places, columns)?, &below, columns)?;
-            terms.push((c.clone(), Cow::Owned(space.sums_of_rows(&sums.matrix, &stacked)?)));
+            let mut sum = space.sums_of_rows(&sums.matrix, &stacked)?;
+            self.nodal.as_ref().map_or(Ok(()), |nodal| nodal.fill_diagonal(&mut sum))?;
+            terms.push((c.clone(), Cow::Owned(sum)));
         }
         Ok(Terms { terms, halo: Some(halo.clone()) })
     }
@@ -262,9 +357,10 @@ impl Share {
 
     /// Gathers the rows of all ranks, one rank after the other. Collective.
     fn whole_matrix(&self, comm: &dyn Communicator, ghosts: &[u64], a: &Bsr) -> Result<Bsr> {
-        let (n, square) = (self.coarse.all(), a.block() * a.block());
+        let coarse = &self.coarse;
+        let (n, square) = (coarse.all(), a.block() * a.block());
         let (own_col, own_values) = (a.col(), a.values());
-        let number = |j: u32| self.coarse.number(ghosts, j) as u32;
+        let number = |j: u32| coarse.number(ghosts, j) as u32;
         let mut message = MessageBuilder::new(4 * a.block_rows() + (4 + 8 * square) * own_col.len());
         message.put_lengths(a.row_ptr());
         message.put_each(own_col, &number);
@@ -273,7 +369,7 @@ impl Share {
         let (mut row_ptr, mut parts) = (vec![0], Vec::new());
         for (rank, bytes) in messages.iter().enumerate() {
             let mut from = Reader::new(bytes, rank);
-            let rows = (self.coarse.begins[rank + 1] - self.coarse.begins[rank]) as usize;
+            let rows = (coarse.begins[rank + 1] - coarse.begins[rank]) as usize;
             let (lengths, entries) = match rank == comm.rank() {
                 true => (a.row_ptr().windows(2).map(|w| (w[1] - w[0]) as u32).collect(), own_col.len()),
                 false => from.lengths(rows)?,

@@ -35,9 +35,9 @@ struct Whole(usize, usize, Vec<f64>);
 impl Whole {
     fn of_blocks(p: &Blocks) -> Self {
         let [b, k] = p.shape;
-        let (rows, columns) = (p.block_rows() * b, p.columns * k);
+        let (rows, columns) = (p.own * b, p.columns * k);
         let mut whole = vec![0.0; rows * columns];
-        for i in 0..p.block_rows() {
+        for i in 0..p.own {
             for e in p.row_ptr[i]..p.row_ptr[i + 1] {
                 for (at, v) in p.block(e).iter().enumerate() {
                     whole[(i * b + at / k) * columns + p.col[e] as usize * k + at % k] = *v;
@@ -113,6 +113,12 @@ fn tentative_columns_span_the_vectors() {
     }
 }
 
+fn galerkin(pool: &Pool, a: &Bsr, p: &Blocks) -> Bsr {
+    let mut coarse = product(pool, a, p);
+    fill_diagonals(&mut coarse);
+    coarse
+}
+
 /// P = (I − ω D⁻¹A) T and Pᵀ A P hold entry by entry, and are the same on any number of threads.
 #[test]
 fn smoothed_columns_and_products_match_dense_algebra() {
@@ -123,7 +129,7 @@ fn smoothed_columns_and_products_match_dense_algebra() {
         let (t, _) = tentative(&one, &aggregates, 6, b, &near);
         let inverse = inverse_diagonal(&one, &a);
         let omega = damping(&one, &a, &inverse);
-        let p = smoothed(&one, &a, t.clone());
+        let p = smoothed(&one, &a, &t, omega);
         let whole = Whole::of(&a);
         let mut scaled = vec![0.0; n * b * n * b];
         for (i, block) in inverse.chunks_exact(b * b).enumerate() {
@@ -151,7 +157,7 @@ fn smoothed_columns_and_products_match_dense_algebra() {
         let wanted = found.turned().times(&whole.times(&found));
         assert!(Whole::of(&coarse).difference(&wanted) < 1e-12 * 6.0 * b as f64, "{b} {k}");
         let three = Pool::eager(3);
-        let again = galerkin(&three, &a, &smoothed(&three, &a, t));
+        let again = galerkin(&three, &a, &smoothed(&three, &a, &t, omega));
         assert_eq!((again.values(), again.col()), (coarse.values(), coarse.col()), "{b} {k}");
     }
 }
@@ -165,7 +171,7 @@ fn constants_give_plain_aggregation() {
     let couplings = products::couplings(&pool, &Terms::bsr(&a)).unwrap();
     let how = Coarsening::of(CoarsenKind::Aggregation { smoothed: false });
     let made = transfer(&pool, &a, &couplings, &near, &how, 0, 40).unwrap().unwrap();
-    let (p, coarse) = (made.matrices.prolongation, made.near);
+    let (p, coarse) = (made.nodal.transfer().unwrap().prolongation, made.near);
     let fewer = p.block_columns() - 1;
     assert!(transfer(&pool, &a, &couplings, &near, &how, 0, fewer).unwrap().is_none());
     let plain = super::super::transfer(&pool, &couplings, &how, 0).unwrap().unwrap().prolongation;
