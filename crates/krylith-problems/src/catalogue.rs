@@ -55,7 +55,7 @@ pub(crate) const fn key(
     Key { name, default, unit, help }
 }
 
-static CATALOGUE: [Problem; 16] = [
+static CATALOGUE: [Problem; 17] = [
     Problem {
         name: "stokes",
         size: "NXxNYxNZ",
@@ -174,6 +174,22 @@ static CATALOGUE: [Problem; 16] = [
                 "p = 0 on all sides but the floor, on top alone (harder), or nowhere (constants are a null space)",
             ),
             key("seed", "1", "", "seed of phases and velocity"),
+        ],
+    },
+    Problem {
+        name: "advection",
+        size: "NXxNYxNZ",
+        help: "a quantity that a wind carries through the unit cube while it diffuses, upwind finite volumes: 7 \
+               points, not symmetric",
+        example: "advection:16x16x16,peclet=1e4",
+        keys: &[
+            key("peclet", "1000", "", "wind over diffusion, for the edge of the cube; inf for no diffusion"),
+            key(
+                "wind",
+                "oblique",
+                "oblique|recirculating",
+                "constant and across all faces, or turning about x = y = 1/2 inside walls",
+            ),
         ],
     },
     Problem {

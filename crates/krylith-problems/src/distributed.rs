@@ -7,6 +7,7 @@ use krylith_core::fields::Field;
 use krylith_core::matrix::{Csr, Dense};
 use krylith_core::partition::{RowBlocks, Rows, contiguous};
 
+use crate::advection::Advection;
 use crate::laplace::Laplacian;
 use crate::multiphase::Multiphase;
 use crate::radiation::Radiation;
@@ -76,6 +77,7 @@ pub fn generate_rows(spec: &str, rank: usize, ranks: usize) -> Result<GeneratedR
         "spe10" => grid::part(&Reservoir::new(&spec, rank, ranks)?, spec.full()),
         "radiation" => grid::part(&Radiation::new(&spec, rank, ranks)?, spec.full()),
         "poisson-multiphase" => grid::part(&Multiphase::new(&spec, rank, ranks)?, spec.full()),
+        "advection" => grid::part(&Advection::new(&spec, rank, ranks)?, spec.full()),
         "lookalike" => lookalike::generate_rows(&spec, rank, ranks),
         _ => random::generate_rows(&spec, rank, ranks),
     }

@@ -35,6 +35,7 @@
 //!   (five-spot);
 //! - `radiation` is a time step of radiation diffusion, with one temperature or three coupled ones;
 //! - `poisson-multiphase` is the pressure equation of a flow of gas, liquid and solid: [`multiphase`];
+//! - `advection` is a quantity that a wind carries through the unit cube while it diffuses, upwind;
 //! - `taylor-hood`, `oseen`, `rt0`, `nedelec`, `biot2`, `biot3`, `twophase` and `blackoil`
 //!   are [coupled systems](mod@coupled) with fields, and with the matrices that their preconditioners name;
 //! - `random` is a random point-block Kronecker system with diagonally dominant blocks;
@@ -42,6 +43,7 @@
 //!
 //! Generated systems do not depend on the number of threads.
 
+mod advection;
 pub mod artery;
 mod catalogue;
 pub mod cavity;
@@ -190,6 +192,7 @@ pub fn generate(spec: &str) -> Result<Generated> {
         "spe10" => grid::whole(&spe10::Reservoir::new(&spec, 0, 1)?, spec.full()),
         "radiation" => grid::whole(&radiation::Radiation::new(&spec, 0, 1)?, spec.full()),
         "poisson-multiphase" => grid::whole(&multiphase::Multiphase::new(&spec, 0, 1)?, spec.full()),
+        "advection" => grid::whole(&advection::Advection::new(&spec, 0, 1)?, spec.full()),
         "lookalike" => lookalike::generate(&spec),
         _ => random::generate(&spec),
     }

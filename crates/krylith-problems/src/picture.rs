@@ -70,7 +70,7 @@ pub fn picture(spec: &str, x: &[f64]) -> Result<Option<Picture>> {
         "elasticity" => 3,
         "laplace" => spec.whole("block", 1..=8)? as usize,
         "radiation" => spec.whole("components", 1..=3)? as usize,
-        "spe10" | "poisson-multiphase" => 1,
+        "spe10" | "poisson-multiphase" | "advection" => 1,
         _ => return Ok(None),
     };
     let all = nx * ny * nz * numbers;
@@ -122,6 +122,11 @@ pub fn picture(spec: &str, x: &[f64]) -> Result<Option<Picture>> {
             let temperature = |i: usize, j: usize| x[numbers * node([i, j, k])];
             flat(["x, cm", "y, cm"], [h; 2], false).draw(title, "keV", temperature)
         }
+        "advection" => {
+            let title = format!("Solution, section z = {}", short((k as f64 + 0.5) / nz as f64));
+            let spacing = [nx, ny].map(|n| 1.0 / n as f64);
+            flat(["x", "y"], spacing, false).draw(title, "", |i, j| x[node([i, j, k])])
+        }
         "laplace" => {
             let title = format!("Solution, nodes with z number {k}");
             flat(["x", "y"], [1.0; 2], false).draw(title, "", |i, j| x[numbers * node([i, j, k])])
@@ -152,6 +157,7 @@ mod tests {
             ("spe10:5x4x6", 1, [100.0, 40.0]),
             ("radiation:5x4x6,components=3", 3, [0.5, 0.4]),
             ("poisson-multiphase:5x4x6", 1, [5.0, 12.0]),
+            ("advection:5x4x6", 1, [1.0, 1.0]),
         ];
         for (spec, numbers, ends) in specs {
             let x: Vec<f64> = (0..5 * 4 * 6 * numbers).map(|i| i as f64).collect();

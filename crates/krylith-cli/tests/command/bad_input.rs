@@ -43,16 +43,16 @@ fn a_file_that_is_missing_and_a_problem_spelt_wrong() {
         2,
         &[
             "stoke",
-            "generated problems are stokes, laplace, elasticity, spe10, radiation, poisson-multiphase, taylor-hood, \
-             oseen, rt0, nedelec, biot2, biot3, twophase, blackoil, random, lookalike",
+            "generated problems are stokes, laplace, elasticity, spe10, radiation, poisson-multiphase, advection, \
+             taylor-hood, oseen, rt0, nedelec, biot2, biot3, twophase, blackoil, random, lookalike",
         ],
     );
     f.line("solve stoke:4x4x4").fails(
         2,
         &[
             "unknown problem `stoke`",
-            "stokes, laplace, elasticity, spe10, radiation, poisson-multiphase, taylor-hood, oseen, rt0, nedelec, \
-             biot2, biot3, twophase, blackoil, random, lookalike",
+            "stokes, laplace, elasticity, spe10, radiation, poisson-multiphase, advection, taylor-hood, oseen, rt0, \
+             nedelec, biot2, biot3, twophase, blackoil, random, lookalike",
         ],
     );
     f.line("solve stokes:4x4").fails(2, &["stokes:NXxNYxNZ"]);

@@ -239,6 +239,7 @@ const PROBLEM: &[&[u8]] = &[
     b"spe10:",
     b"radiation:",
     b"poisson-multiphase:",
+    b"advection:",
     b"taylor-hood:",
     b"nedelec:",
     b"twophase:",

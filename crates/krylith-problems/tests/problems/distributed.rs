@@ -83,6 +83,8 @@ fn parts_are_the_whole() {
         "radiation:5x3x4",
         "radiation:3x4x5,components=3,seed=9",
         "radiation:4x3x3,components=3,linearization=secant,dt=1",
+        "advection:4x5x6,peclet=inf",
+        "advection:6x5x7,wind=recirculating",
         "poisson-multiphase:4x5x6",
         "poisson-multiphase:6x5x7,seed=3,gap=1,width=0,outlet=none",
         "taylor-hood:2x3x2,contrast=10",
@@ -127,6 +129,7 @@ fn a_part_costs_what_a_part_is() {
         "laplace:200x200x100000,block=3",
         "spe10:200x200x100000",
         "radiation:200x200x100000,components=3",
+        "advection:200x200x100000",
         "poisson-multiphase:200x200x100000",
     ] {
         let part = generate_rows(spec, 1_234_567, 10_000_000).unwrap();

@@ -350,3 +350,32 @@ fn blocks_hold_as_many_numbers_as_they_should() {
         assert_eq!(stored, expected, "{spec}");
     }
 }
+
+/// Without diffusion u is the time that the wind needs from the faces where it enters, to first order. With
+/// diffusion it stays below, and a recirculating wind leaves row sums of zero away from walls.
+#[test]
+fn advection_carries_downwind() {
+    let of = |n: usize, keys: &str| {
+        let generated = generate(&format!("advection:{n}x{n}x{n}{keys}")).unwrap();
+        let a = matrix(&generated);
+        check_signs(&a, &generated.spec);
+        (solve(&a, &generated.rhs), generated.coordinates.unwrap(), a)
+    };
+    let error = |n: usize| {
+        let (u, coordinates, _) = of(n, ",peclet=inf");
+        let wind = [6.0 / 7.0, 3.0 / 7.0, 2.0 / 7.0];
+        let time = |x: &[f64; 3]| (0..3).map(|d| x[d] / wind[d]).fold(f64::INFINITY, f64::min);
+        u.iter().zip(&coordinates).map(|(u, x)| (u - time(x)).abs()).sum::<f64>() / u.len() as f64
+    };
+    let errors = [error(4), error(8)];
+    assert!(errors[1] < 0.65 * errors[0] && errors[1] < 0.1, "{errors:?}");
+    let [(all, ..), (some, ..)] = [of(6, ",peclet=inf"), of(6, ",peclet=10")];
+    assert!(all.iter().zip(&some).all(|(all, some)| 0.0 < *some && some < all));
+    let (u, _, a) = of(6, ",wind=recirculating");
+    assert!(u.iter().all(|&u| u > 0.0));
+    for i in 0..a.rows() {
+        let inside = [i % 6, i / 6 % 6, i / 36].iter().all(|k| (1..5).contains(k));
+        let sum: f64 = a.row(i).1.iter().sum();
+        assert!(if inside { sum.abs() < 1e-14 } else { sum > 0.0 }, "row {i}: {sum}");
+    }
+}

@@ -13,6 +13,7 @@ fn the_full_text_generates_the_same_again() {
         "spe10:3x4x5,seed=7,injector=1e4",
         "radiation:3x4x5,components=3,dt=1e-3",
         "poisson-multiphase:3x4x5,contrast=1e6,outlet=none",
+        "advection:3x4x5,peclet=inf",
         "lookalike:FullChip,scale=1/4000,permuted",
         "taylor-hood:2x3x2,bodies=3,enclosed",
         "oseen:2x2x3,reynolds=7",
@@ -49,11 +50,11 @@ fn what_is_wrong_is_named() {
     for (text, named) in [
         (
             "",
-            "stokes, laplace, elasticity, spe10, radiation, poisson-multiphase, taylor-hood, oseen, rt0, nedelec, biot2, biot3, twophase, blackoil, random, lookalike",
+            "stokes, laplace, elasticity, spe10, radiation, poisson-multiphase, advection, taylor-hood, oseen, rt0, nedelec, biot2, biot3, twophase, blackoil, random, lookalike",
         ),
         (
             "navier:3x3x3",
-            "unknown problem `navier`; the known ones are stokes, laplace, elasticity, spe10, radiation, poisson-multiphase, taylor-hood, oseen, rt0, nedelec, biot2, biot3, twophase, blackoil, random, lookalike",
+            "unknown problem `navier`; the known ones are stokes, laplace, elasticity, spe10, radiation, poisson-multiphase, advection, taylor-hood, oseen, rt0, nedelec, biot2, biot3, twophase, blackoil, random, lookalike",
         ),
         ("stokes", "expected stokes:NXxNYxNZ"),
         ("stokes:", "expected stokes:NXxNYxNZ"),
@@ -94,6 +95,9 @@ fn what_is_wrong_is_named() {
         ("spe10:4x4x4,viscosity=1e-320", "finite"),
         ("spe10:1000x2000x2000", "iB, but only"),
         ("spe10:5000x2000x2000", "32-bit"),
+        ("advection:4x4x4,peclet=0", "peclet=0: expected a positive number"),
+        ("advection:4x4x4,wind=east", "wind=east: expected oblique or recirculating"),
+        ("advection:4x4x4,wind=recirculating,peclet=inf", "peclet=inf: expected a positive number with"),
         ("radiation:4x4x4,components=2", "components=2: expected 1 or 3"),
         ("radiation:4x4x4,linearization=picard", "newton or secant"),
         ("radiation:4x4x4,cold=2", "cold=2: expected at most drive"),
