@@ -105,9 +105,9 @@ options! {
          `stage(P)` uses the preconditioner P. `ras` is restricted additive Schwarz (overlap=D, \
          parts=N, fill=K, order=natural|rcm, factor=random|exact, eta=N, \
          solve=auto|random|jacobi|exact, gamma=N, fdp=N, deterministic). `amg` is algebraic \
-         multigrid (cycle=v|w|k, coarsen=classical|aggregation|smoothed, strength=T, truncate=N, \
-         aggressive=N, \
-         border=auto|global|local, smoother=jacobi|chebyshev|ildu, sweeps=N, degree=N, coarsest=N, levels=N, \
+         multigrid (cycle=v|w|k, coarsen=classical|aggregation|smoothed|air|air1, strength=T, truncate=N, \
+         aggressive=N, filter=T, \
+         border=auto|global|local, smoother=jacobi|chebyshev|ildu|ffc, sweeps=N, degree=N, coarsest=N, levels=N, \
          precision=f64|f32). `coarse` is `amg` without smoothing on the finest level. `lu` computes complete \
          factors (most=N). `none` is the identity. `P+Q` adds two preconditioners. `P then Q` applies Q to \
          the residual that P leaves. `symmetric(P then Q)` applies P once more at the end, as `cg` needs. \

@@ -98,6 +98,8 @@ impl Hierarchy {
         let steps = match options.smoothing {
             Smoothing::Chebyshev { degree } => degree,
             Smoothing::Jacobi { sweeps } | Smoothing::Ildu { sweeps } => sweeps,
+            // Three steps after the coarse correction, and none before it.
+            Smoothing::Ffc { sweeps } => (3 * sweeps).div_ceil(2),
         };
         let mut visits = 1.0;
         let levels = all.iter().enumerate().map(|(depth, level)| {

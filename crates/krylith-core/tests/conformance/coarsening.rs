@@ -101,7 +101,11 @@ fn random_transfer(rng: &mut Random, n: usize, coarse: usize) -> Transfer {
         rows.push(columns.into_iter().map(|j| (j, rng.number())).collect());
         rows[i].iter().for_each(|&(j, w)| turned[j as usize].push((i as u32, w)));
     }
-    Transfer { prolongation: from_rows(coarse, &rows), restriction: from_rows(n, &turned) }
+    Transfer {
+        prolongation: from_rows(coarse, &rows),
+        restriction: from_rows(n, &turned),
+        coarse: Vec::new(),
+    }
 }
 
 fn with_other_values(rng: &mut Random, terms: &Terms) -> Terms<'static> {
@@ -204,7 +208,7 @@ pub fn restrictions_are_transposes<S: Coarsen>(make: Make<S>) {
         .collect();
     for (what, a) in [("a grid", grid(16, 100.0)), ("a star", from_rows(n, &star))] {
         let transfer = make(1).transfer(&a, &Coarsening::default(), 0).unwrap();
-        let Transfer { prolongation: p, restriction: r } =
+        let Transfer { prolongation: p, restriction: r, .. } =
             transfer.unwrap_or_else(|| panic!("{what}: no level"));
         let mut turned = vec![Vec::new(); p.block_columns()];
         for i in 0..p.block_rows() {

@@ -1,6 +1,7 @@
 //! What every device must do, written once; `cpu.rs` and `cuda.rs` run it.
 #![allow(dead_code)]
 
+pub mod air;
 #[cfg(feature = "cuda")]
 pub mod arrangement;
 pub mod arrays;

@@ -95,7 +95,7 @@ impl Plain {
                 let root = |k: usize| (std::f64::consts::PI * (k as f64 + 0.5) / degree as f64).cos();
                 (0..degree).map(|k| 2.0 / (1.0 + left + (1.0 - left) * root(k))).collect()
             }
-            Smoothing::Ildu { .. } => unreachable!("it has no dense twin"),
+            Smoothing::Ildu { .. } | Smoothing::Ffc { .. } => unreachable!("it has no dense twin here"),
         };
         for step in steps {
             let ax = multiply(&level.a, x);

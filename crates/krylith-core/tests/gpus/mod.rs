@@ -84,6 +84,15 @@ pub fn levels_of_ranks() {
     }
 }
 
+pub fn a_wait_for_a_gpu_ends() {
+    conformance::lender::a_wait_for_a_gpu_ends("a_wait_for_a_gpu_ends");
+}
+
+pub fn air_of_ranks() {
+    let alone = |n: usize| Cuda::new(&all_gpus()[0], n).unwrap();
+    conformance::air::ranks_share_air(&counts_for(Transport::Auto), &alone, &share(Transport::Auto));
+}
+
 pub fn levels_of_blocks_of_ranks() {
     let alone = |n: usize| Cuda::new(&all_gpus()[0], n).unwrap();
     let counts = counts_for(Transport::Auto);

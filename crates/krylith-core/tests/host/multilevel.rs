@@ -2,9 +2,10 @@
 
 use crate::common::*;
 use crate::conformance::multilevel::{self, diffusion};
-use crate::conformance::{coarse, near_null, near_null_ranks, ranks_levels};
+use crate::conformance::{air, coarse, near_null, near_null_ranks, ranks_levels};
 use krylith_core::comm::Communicator;
 use krylith_core::device::cpu::{Cpu, Pool};
+use krylith_core::matrix::{Bsr, Csr};
 use krylith_core::method::MethodName;
 use krylith_core::precond::Value;
 use krylith_core::{Options, Solver};
@@ -94,6 +95,24 @@ fn rigid_modes_keep_iterations() {
 #[test]
 fn one_vector_of_a_scalar_system() {
     near_null::one_vector_of_a_scalar_system(&|n| Cpu::new(n, 2));
+}
+
+#[test]
+fn air_cycles_match_dense_algebra() {
+    each(|space| air::air_cycles_match_dense_algebra(space));
+}
+
+#[test]
+fn air_solves_upwinded_flow() {
+    air::air_solves_upwinded_flow(&|n| Cpu::new(n, 2));
+}
+
+#[test]
+fn ranks_share_air() {
+    let share = |comm: &Arc<dyn Communicator>, n: usize| {
+        Ok(Cpu::distributed(n, Arc::new(Pool::eager(1)), comm.clone()))
+    };
+    air::ranks_share_air(&[2, 3, 4], &|n| eager(n, 1), &share);
 }
 
 #[test]
@@ -203,4 +222,54 @@ fn a_solver_takes_amg_by_name() {
     // Ranks that are threads have a hierarchy each.
     let options: Options = "device=cpu threads=2 rtol=1e-8 precond=amg".parse().unwrap();
     assert!(Solver::new(&a, &options).unwrap().solve(&b, &mut x).unwrap().converged());
+}
+
+#[test]
+fn a_solver_takes_air_by_name() {
+    let a = air::upwind(14, 0.02);
+    let (b, mut x) = (vec![1.0; a.rows()], vec![0.0; a.rows()]);
+    // The same pattern with the wind in the other direction.
+    let turned: Vec<f64> = (0..a.rows())
+        .flat_map(|i| a.row(i).0.iter().map(move |&j| (i, j as usize)))
+        .map(|(i, j)| a.row(j).1[a.row(j).0.iter().position(|&k| k as usize == i).unwrap()])
+        .collect();
+    let against = Csr::new(a.rows(), a.rows(), a.row_ptr().to_vec(), a.col().to_vec(), turned).unwrap();
+    for text in
+        ["", ",cycle=k", "1,smoother=ildu", ",precision=f32", " precision=f32", " threads=2", " method=gmres"]
+    {
+        let options = format!("device=cpu rtol=1e-8 precond=amg:coarsen=air{text}").parse().unwrap();
+        let mut solver = Solver::new(&a, &options).unwrap();
+        for a in [&a, &against, &a] {
+            solver.update_values(a.values()).unwrap();
+            x.fill(0.0);
+            let solution = solver.solve(&b, &mut x).unwrap().clone();
+            assert!(solution.converged(), "{text}: {:?}", solution.events);
+            assert!(solution.history.iterations <= 15, "{text}: {}", solution.history.iterations);
+            assert!(distance(&times(a, &x), &b) <= 1.01e-8, "{text}");
+            assert!(!solution.precond.keeps_symmetry && solution.method.name() != MethodName::Cg, "{text}");
+            let said = &solution.precond.text;
+            assert!(said.contains("approximate ideal restriction"), "{said}");
+        }
+    }
+    // CG needs a symmetric preconditioner, whatever the matrix is.
+    let symmetric = diffusion(14, 1.0);
+    let options: Options = "device=cpu precond=amg:coarsen=air".parse().unwrap();
+    let mut solver = Solver::new(&symmetric, &options).unwrap();
+    let solution = solver.solve(&b, &mut x).unwrap();
+    assert!(
+        solution.converged() && solution.method.name() == MethodName::Bicgstab,
+        "{}",
+        solution.method.name()
+    );
+    let blocks = Bsr::from_csr(&a, 2).unwrap();
+    let said = Solver::new(&blocks, &options).err().unwrap().to_string();
+    assert!(said.contains("coarsen=air needs nodes of one unknown"), "{said}");
+    // A zero on the diagonal is named, and later values are good again.
+    let mut solver = Solver::new(&a, &options).unwrap();
+    let mut broken = a.values().to_vec();
+    broken[a.row(0).0.iter().position(|&j| j == 0).unwrap()] = 0.0;
+    let failed = solver.update_values(&broken[..]).and_then(|()| solver.solve(&b, &mut x).map(|_| ()));
+    assert!(failed.is_err());
+    solver.update_values(a.values()).unwrap();
+    assert!(solver.solve(&b, &mut x).unwrap().converged());
 }

@@ -1,7 +1,8 @@
 //! Cycles over the levels of a hierarchy.
 //!
-//! A cycle computes x = B b from x = 0: smooth, add a correction from the coarser level, smooth again. Cycles
-//! differ in how they solve the coarser system:
+//! A cycle computes x = B b from x = 0: smooth, add a correction from the coarser level, smooth again. With
+//! approximate ideal restriction it smooths after the correction only. Cycles differ in how they solve the
+//! coarser system:
 //!
 //! * V: one cycle on the coarser level.
 //! * W: two cycles, the second one for the residual of the first.
@@ -192,6 +193,12 @@ pub(super) fn cycle<S: Coarsen>(
         return transfer.prolong(on, &coarse.x, x);
     };
     let a = level.operator()?;
+    if !smoother.is_before() {
+        transfer.restrict(on, b, &mut coarse.b)?;
+        coarse.solve(coarser, below)?;
+        transfer.prolong(on, &coarse.x, x)?;
+        return smoother.improve(on, a, b, x, room);
+    }
     smoother.begin(on, a, b, x, room)?;
     // b_c = R (b − A x)
     level.residual(b, x, &mut room.q, &mut room.scalars)?;

@@ -9,7 +9,7 @@
 
 use super::coarsest::Inverse;
 use super::cycle::{Coarse, Cycle, Work, cycle};
-use super::parts::{operator, own_part, owned};
+use super::parts::{cut_for, filter, operator, own_part, owned, supported};
 use super::ranks::{self, Next};
 use super::smoother::{Fused, LevelWorkspace, Smoother};
 use super::transfers::Transfers;
@@ -19,8 +19,7 @@ use crate::halo::OwnRows;
 use crate::interrupt;
 use crate::matrix::Dense;
 use crate::operator::{LinearOperator, PointBlock, TermValues, Terms, fresh_key, joined_key};
-use crate::partition::{self, Subdomains};
-use crate::precond::IlduSpec;
+use crate::partition::Subdomains;
 use crate::precond::compose::residual;
 use crate::profile::{self, SetupPart};
 use crate::space::{FLAGS, Precision};
@@ -96,6 +95,8 @@ pub struct Multilevel<S: Coarsen> {
     levels: Vec<Level<S>>,
     work: RefCell<Vec<Work<S>>>,
     symmetric: bool,
+    /// Global numbers of own rows, if a hierarchy over ranks may have to be built again.
+    numbers: Option<OwnRows>,
     options: MultilevelOptions,
     key: u64,
 }
@@ -154,7 +155,9 @@ impl<S: Coarsen> Multilevel<S> {
         if !terms.is_square() {
             return Err(Error::invalid("amg: a preconditioner needs a square matrix"));
         }
+        supported(terms, &options.coarsening)?;
         let joint = terms.halo.is_some() && space.comm().size() > 1;
+        let kept = finest.numbers.clone().filter(|_| options.coarsening.kind.is_air());
         let mut levels: Vec<Level<S>> = Vec::new();
         let mut next = if joint {
             let numbers = match finest.numbers.take() {
@@ -175,7 +178,8 @@ impl<S: Coarsen> Multilevel<S> {
             levels.push(level);
             next = coarse;
         }
-        let symmetric = options.cycle != Cycle::K || levels[0].is_symmetric()?;
+        let air = options.coarsening.kind.is_air();
+        let symmetric = !air && (options.cycle != Cycle::K || levels[0].is_symmetric()?);
         let work = levels.iter().enumerate().map(|(depth, level)| {
             let coarse = levels.get(depth + 1).map(|below| {
                 Coarse::new(&below.space, options.cycle, depth + 1, below.inverse.is_some(), symmetric)
@@ -186,7 +190,7 @@ impl<S: Coarsen> Multilevel<S> {
             })
         });
         let work = RefCell::new(work.collect::<Result<_>>()?);
-        Ok(Self { levels, work, symmetric, options, key: fresh_key() })
+        Ok(Self { levels, work, symmetric, numbers: kept, options, key: fresh_key() })
     }
 
     /// Builds the levels that ranks share, and returns the first level of which every rank has all rows.
@@ -221,7 +225,8 @@ impl<S: Coarsen> Multilevel<S> {
     }
 
     /// Refreshes the hierarchy for new values and coefficients of terms with the same patterns. P is kept.
-    /// Everything else is recomputed in place.
+    /// Everything else is recomputed in place. If R is not Pᵀ it depends on values too, so that the hierarchy
+    /// is built again.
     ///
     /// # Errors
     /// As [`new`](Self::new); values of another shape. After an error the hierarchy must not be applied.
@@ -246,6 +251,9 @@ impl<S: Coarsen> Multilevel<S> {
                     None => *a = Cow::Owned((*terms.terms[t].1).clone()),
                 }
             }
+        }
+        if self.options.coarsening.kind.is_air() {
+            return self.rebuild();
         }
         for depth in 0..self.levels.len() {
             let (above, below) = self.levels.split_at_mut(depth + 1);
@@ -273,6 +281,16 @@ impl<S: Coarsen> Multilevel<S> {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Builds the hierarchy again for the current values of the finest level.
+    fn rebuild(&mut self) -> Result<()> {
+        self.levels.truncate(1); // frees the old levels before there are new ones
+        let Level { space, terms, operator, shared, .. } = &self.levels[0];
+        let operator = operator.clone().filter(|_| *shared);
+        let finest = Finest { operator, numbers: self.numbers.clone(), ..Finest::default() };
+        *self = Self::with(space, terms, self.options, finest)?;
         Ok(())
     }
 
@@ -370,7 +388,9 @@ impl<S: Coarsen> Level<S> {
             let product = Cow::Owned(p.galerkin(a)?);
             coarse = Some((Terms { terms: vec![(c.clone(), product)], halo: None }, near));
         } else if let Some(matrices) = &matrices {
-            coarse = Some((space.galerkin(&terms, matrices)?, None));
+            let mut next = space.galerkin(&terms, matrices)?;
+            filter(&space, &mut next, &options.coarsening);
+            coarse = Some((next, None));
         }
         let last = matrices.is_none();
         // If the finest level cannot be coarsened, sparse direct factors must not silently replace the
@@ -399,7 +419,8 @@ impl<S: Coarsen> Level<S> {
             None
         } else {
             let cut = || cut_for(&space, &terms, finest.subdomains);
-            Some(Smoother::new(&space, &terms, options.smoothing, options.precision, cut)?)
+            let marks = transfer.as_ref().map_or(&[][..], |t| &t.matrices.coarse);
+            Some(Smoother::new(&space, &terms, options.smoothing, options.precision, marks, cut)?)
         };
         Ok((Self { space, terms, operator, shared, smoother, transfer, inverse }, coarse))
     }
@@ -570,18 +591,4 @@ impl<S: Coarsen> LinearOperator<S> for Multilevel<S> {
         }
         sum
     }
-}
-
-/// Returns subdomains for a smoother that needs them: the given ones, or small ones.
-pub(super) fn cut_for<S: Coarsen>(
-    space: &S,
-    terms: &Terms,
-    subdomains: Option<Subdomains>,
-) -> Result<Subdomains> {
-    if let Some(subdomains) = subdomains {
-        return Ok(subdomains);
-    }
-    let device = |rows| space.cut_graph(terms, rows);
-    let spec = IlduSpec::default().subdomains(terms.block() * terms.stages());
-    Ok(partition::of_whole_on(terms, None, None, spec, &device)?.0)
 }

@@ -1,11 +1,13 @@
-//! Helpers for levels: the operator of terms, owned copies of terms, and the part of terms that couples own
-//! nodes.
+//! Helpers for levels: the operator of terms, owned copies and parts of terms, and subdomains of smoothers.
 
-use super::Coarsen;
-use crate::Result;
+use super::host::air;
+use super::{Coarsen, Coarsening};
 use crate::matrix::{Bsr, Dense};
 use crate::operator::{PointBlock, Terms};
+use crate::partition::{self, Subdomains};
+use crate::precond::IlduSpec;
 use crate::space::Precision;
+use crate::{Error, Result};
 use rayon::prelude::*;
 use std::borrow::Cow;
 
@@ -24,6 +26,13 @@ pub(super) fn operator<S: Coarsen>(
     match scalar && depth > 0 {
         true => space.level_operator(terms, precision),
         false => PointBlock::new(space, terms, precision, false),
+    }
+}
+
+/// Drops small couplings of a coarse level.
+pub(super) fn filter<S: Coarsen>(space: &S, terms: &mut Terms<'static>, how: &Coarsening) {
+    for (_, a) in terms.terms.iter_mut().filter(|_| how.filter > 0.0) {
+        *a = Cow::Owned(air::filtered(&space.host_threads(), a, how.filter));
     }
 }
 
@@ -61,4 +70,29 @@ pub(super) fn own_part(terms: &Terms) -> Result<Terms<'static>> {
     };
     let own = |(c, a): &(Dense, Cow<Bsr>)| Ok((c.clone(), Cow::Owned(own(a)?)));
     Ok(Terms { terms: terms.terms.iter().map(own).collect::<Result<_>>()?, halo: None })
+}
+
+/// Returns subdomains for a smoother that needs them: the given ones, or small ones.
+pub(super) fn cut_for<S: Coarsen>(
+    space: &S,
+    terms: &Terms,
+    subdomains: Option<Subdomains>,
+) -> Result<Subdomains> {
+    if let Some(subdomains) = subdomains {
+        return Ok(subdomains);
+    }
+    let device = |rows| space.cut_graph(terms, rows);
+    let spec = IlduSpec::default().subdomains(terms.block() * terms.stages());
+    Ok(partition::of_whole_on(terms, None, None, spec, &device)?.0)
+}
+
+/// Refuses systems that the method of coarsening does not support.
+pub(super) fn supported(terms: &Terms, how: &Coarsening) -> Result<()> {
+    match how.kind.is_air() && (terms.terms.len(), terms.block(), terms.stages()) != (1, 1, 1) {
+        false => Ok(()),
+        true => Err(Error::Unsupported(
+            "amg: coarsen=air needs nodes of one unknown and a single matrix; use coarsen=smoothed, or ildu"
+                .into(),
+        )),
+    }
 }

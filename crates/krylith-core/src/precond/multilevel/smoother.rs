@@ -6,8 +6,13 @@
 //!   estimated.
 //! * ILDU(0) of subdomains costs little more than a product and is as effective as several sweeps.
 //!
-//! All of them are symmetric if A is, and are the same before and after the coarse correction. So a cycle is
+//! These are symmetric if A is, and are the same before and after the coarse correction. So a cycle is
 //! symmetric too.
+//!
+//! * FFC-Jacobi relaxes fine points twice and then coarse points, after the coarse correction alone. It goes
+//!   with approximate ideal restriction, whose coarse system leaves errors at fine points (Manteuffel,
+//!   Münzenmaier, Ruge and Southworth 2019). A step is a product with A and a pass with 1/a_ii, in which the
+//!   other points have zeros.
 //!
 //! Traffic of k steps of a polynomial, for vectors of N numbers and scalar nodes: from x = 0, k − 1 products
 //! with A and 3 N + 7 N (k − 1) numbers. From a given x, k products and 7 N for each step, or 5 N if k = 1.
@@ -19,9 +24,9 @@ use super::Coarsen;
 use crate::operator::{LinearOperator, PointBlock, Terms};
 use crate::partition::Subdomains;
 use crate::precond::compose::{add, residual};
-use crate::precond::{Ildu, IlduOptions};
+use crate::precond::{BlockJacobi, Ildu, IlduOptions};
 use crate::space::{FLAGS, Precision};
-use crate::{Result, sweeps};
+use crate::{Error, Result, sweeps};
 use std::cell::RefCell;
 
 sweeps! {
@@ -53,13 +58,16 @@ sweeps! {
     smooth_ones: () [] [x] -> [] { x = 1.0; }
 }
 
+/// Number of steps of a sweep over fine points, fine points and coarse points.
+const FFC: usize = 3;
+
 /// Kind of smoother, and number of sweeps.
 ///
 /// # Examples
 /// ```
 /// use krylith::precond::PrecondSpec;
 /// use krylith_core::precond::{AmgSpec, Smoothing};
-/// let amg = AmgSpec { smoother: Smoothing::Jacobi { sweeps: 2 }, ..AmgSpec::default() };
+/// let amg = AmgSpec { smoother: Some(Smoothing::Jacobi { sweeps: 2 }), ..AmgSpec::default() };
 /// assert_eq!("amg:smoother=jacobi,sweeps=2".parse::<PrecondSpec>()?, PrecondSpec::Amg(amg));
 /// # Ok::<(), krylith::Error>(())
 /// ```
@@ -80,6 +88,12 @@ pub enum Smoothing {
         /// Number of sweeps before, and after, the coarse correction.
         sweeps: usize,
     },
+    /// Relaxation after the coarse correction alone: two Jacobi steps of the fine points, then one of the
+    /// coarse points, with the diagonal of A. For [`CoarsenKind::Air`](super::CoarsenKind::Air).
+    Ffc {
+        /// Number of sweeps of these three steps.
+        sweeps: usize,
+    },
 }
 
 impl Smoothing {
@@ -93,6 +107,7 @@ impl Smoothing {
             Smoothing::Jacobi { .. } => "jacobi",
             Smoothing::Chebyshev { .. } => "chebyshev",
             Smoothing::Ildu { .. } => "ildu",
+            Smoothing::Ffc { .. } => "ffc",
         }
     }
 }
@@ -102,6 +117,7 @@ impl Smoothing {
 pub(super) fn coefficients(how: Smoothing) -> Vec<[f64; 2]> {
     match how {
         Smoothing::Jacobi { sweeps } | Smoothing::Ildu { sweeps } => vec![[0.0, 1.0]; sweeps],
+        Smoothing::Ffc { sweeps } => vec![[0.0, 1.0]; FFC * sweeps],
         Smoothing::Chebyshev { degree } => {
             let (middle, half) = ((1.0 + Smoothing::LEFT) / 2.0, (1.0 - Smoothing::LEFT) / 2.0);
             let sigma = middle / half;
@@ -164,8 +180,21 @@ pub enum Direction {
 
 /// A level's smoother.
 pub(super) enum Smoother<S: Coarsen> {
-    Polynomial { blocks: S::Blocks, scalar: Option<S::Vector>, steps: Vec<[f64; 2]> },
-    Factors { factors: Ildu<S>, sweeps: usize },
+    Polynomial {
+        blocks: S::Blocks,
+        scalar: Option<S::Vector>,
+        steps: Vec<[f64; 2]>,
+    },
+    Factors {
+        factors: Ildu<S>,
+        sweeps: usize,
+    },
+    /// D⁻¹ of fine points with zeros for coarse points, and the reverse.
+    Ffc {
+        fine: S::Vector,
+        coarse: S::Vector,
+        steps: Vec<[f64; 2]>,
+    },
 }
 
 /// Workspace of a level, with the coefficients of its smoother.
@@ -183,7 +212,7 @@ impl<S: Coarsen> LevelWorkspace<S> {
     /// Out of device memory.
     pub fn new(on: &S, smoother: Option<&Smoother<S>>) -> Result<Self> {
         let steps = match smoother {
-            Some(Smoother::Polynomial { steps, .. }) => &steps[..],
+            Some(Smoother::Polynomial { steps, .. } | Smoother::Ffc { steps, .. }) => &steps[..],
             _ => &[],
         };
         let numbers: Vec<f64> = steps.iter().flatten().copied().collect();
@@ -200,7 +229,8 @@ fn slots(k: usize) -> [usize; 2] {
 }
 
 impl<S: Coarsen> Smoother<S> {
-    /// Builds the smoother of a level; `cut` returns the subdomains of factors.
+    /// Builds the smoother of a level; `cut` returns the subdomains of factors. `coarse` marks coarse points.
+    /// Without marks all nodes count as fine points.
     ///
     /// # Errors
     /// A diagonal block or a pivot that cannot be inverted, with its row; out of device memory.
@@ -209,8 +239,13 @@ impl<S: Coarsen> Smoother<S> {
         terms: &Terms,
         how: Smoothing,
         precision: Precision,
+        coarse: &[bool],
         cut: impl FnOnce() -> Result<Subdomains>,
     ) -> Result<Self> {
+        if let Smoothing::Ffc { .. } = how {
+            let [fine, coarse] = inverse_diagonals(on, terms, precision, coarse)?;
+            return Ok(Smoother::Ffc { fine, coarse, steps: coefficients(how) });
+        }
         if let Smoothing::Ildu { sweeps } = how {
             let options = IlduOptions { precision, ..IlduOptions::default() };
             let factors = Ildu::new(on, terms, &cut()?, options)?;
@@ -235,10 +270,17 @@ impl<S: Coarsen> Smoother<S> {
                 on.update_l1_blocks(terms, blocks)?;
                 scalar.as_mut().map_or(Ok(()), |d| diagonal(on, blocks, d))
             }
+            // Other values change R too, so the hierarchy is built again.
+            Smoother::Ffc { .. } => Err(Error::Internal("relaxation of F-points has no update".into())),
         }
     }
 
-    /// Computes x ← M b.
+    /// Returns true if the cycle smooths before the coarse correction too.
+    pub fn is_before(&self) -> bool {
+        !matches!(self, Self::Ffc { .. })
+    }
+
+    /// Computes x ← M b, on the last level in any case.
     pub fn begin(
         &self,
         on: &S,
@@ -252,16 +294,21 @@ impl<S: Coarsen> Smoother<S> {
                 factors.apply(on, b, x)?;
                 (1..*sweeps).try_for_each(|_| solve(on, factors, a, b, x, room))
             }
+            Smoother::Ffc { fine, .. } => {
+                let [_, c] = slots(0);
+                on.sweep(smooth_first, &mut room.scalars, [c], [fine, b], [&mut *x], [])?;
+                self.improve(on, a, b, x, room)
+            }
             Smoother::Polynomial { blocks, scalar, steps } => {
                 let [_, c] = slots(0);
                 if let Some(d) = scalar.as_ref().filter(|_| on.fuses(a.borrow().product())) {
                     if steps.len() > 1 && on.fuses_from_zero(a.borrow().product()) {
-                        return fused_steps(on, d, steps, (1, true), Some(c), a, b, x, room);
+                        return fused_steps(on, &|_| d, steps, (1, true), Some(c), a, b, x, room);
                     }
                     // The steps that follow alternate between two vectors, and the last one must write to x.
                     let first = if steps.len() % 2 == 1 { &mut *x } else { &mut room.r };
                     on.sweep(smooth_first, &mut room.scalars, [c], [d, b], [first], [])?;
-                    return fused_steps(on, d, steps, (1, true), None, a, b, x, room);
+                    return fused_steps(on, &|_| d, steps, (1, true), None, a, b, x, room);
                 }
                 match scalar {
                     Some(d) => on.sweep(smooth_first, &mut room.scalars, [c], [d, b], [&mut *x], [])?,
@@ -272,7 +319,8 @@ impl<S: Coarsen> Smoother<S> {
                         }
                     }
                 }
-                (1..steps.len()).try_for_each(|k| step(on, blocks, scalar, steps, (k, true), a, b, x, room))
+                let d = scalar.as_ref().map_or(Diagonal::Blocks(blocks), Diagonal::Scalar);
+                (1..steps.len()).try_for_each(|k| step(on, &d, steps, (k, true), a, b, x, room))
             }
         }
     }
@@ -290,18 +338,16 @@ impl<S: Coarsen> Smoother<S> {
             Smoother::Factors { factors, sweeps } => {
                 (0..*sweeps).try_for_each(|_| solve(on, factors, a, b, x, room))
             }
-            Smoother::Polynomial { blocks, scalar, steps } => {
-                let mut plain = 0..steps.len();
-                if let Some(d) = scalar.as_ref().filter(|_| on.fuses(a.borrow().product())) {
-                    // Steps alternate between two vectors. If their number is odd, the first step works in
-                    // place.
-                    plain.end %= 2;
-                    plain
-                        .clone()
-                        .try_for_each(|k| step(on, blocks, scalar, steps, (k, false), a, b, x, room))?;
-                    return fused_steps(on, d, steps, (plain.end, false), None, a, b, x, room);
-                }
-                plain.try_for_each(|k| step(on, blocks, scalar, steps, (k, false), a, b, x, room))
+            Smoother::Ffc { fine, coarse, steps } => {
+                let of = |k: usize| if k % FFC + 1 < FFC { fine } else { coarse };
+                all_steps(on, &of, steps, a, b, x, room)
+            }
+            Smoother::Polynomial { scalar: Some(d), steps, .. } => {
+                all_steps(on, &|_| d, steps, a, b, x, room)
+            }
+            Smoother::Polynomial { blocks, scalar: None, steps } => {
+                let step = |k| step(on, &Diagonal::Blocks(blocks), steps, (k, false), a, b, x, room);
+                (0..steps.len()).try_for_each(step)
             }
         }
     }
@@ -320,6 +366,7 @@ impl<S: Coarsen> Smoother<S> {
                 let each = if scalar.is_some() { 6 * n } else { S::blocks_bytes(blocks) + 8 * n };
                 (times * each, times - 1)
             }
+            Smoother::Ffc { steps, .. } => (steps.len() as u64 * 5 * n, steps.len() as u64 - 1),
         }
     }
 
@@ -331,6 +378,7 @@ impl<S: Coarsen> Smoother<S> {
                 outline.entries as f64 * (outline.order * outline.order) as f64
             }
             Smoother::Polynomial { .. } => (order * len) as f64,
+            Smoother::Ffc { .. } => 2.0 * len as f64,
         }
     }
 
@@ -338,7 +386,7 @@ impl<S: Coarsen> Smoother<S> {
     pub fn key(&self) -> u64 {
         match self {
             Smoother::Factors { factors, .. } => factors.key(),
-            Smoother::Polynomial { .. } => 0, // new values keep the same buffers
+            Smoother::Polynomial { .. } | Smoother::Ffc { .. } => 0, // new values keep the same buffers
         }
     }
 }
@@ -348,6 +396,26 @@ fn diagonal<S: Coarsen>(on: &S, blocks: &S::Blocks, to: &mut S::Vector) -> Resul
     let (mut ones, mut scalars) = (on.vector()?, on.scalars(1)?);
     on.sweep(smooth_ones, &mut scalars, [], [], [&mut ones], [])?;
     on.multiply_blocks(blocks, &ones, to)
+}
+
+/// Returns 1/a_ii of fine points with zeros for coarse points, and the reverse.
+///
+/// # Errors
+/// A diagonal entry that cannot be inverted, with its row; out of device memory.
+fn inverse_diagonals<S: Coarsen>(
+    on: &S,
+    terms: &Terms,
+    precision: Precision,
+    coarse: &[bool],
+) -> Result<[S::Vector; 2]> {
+    let inverse = BlockJacobi::new(on, terms, precision)?;
+    let (mut marks, mut both) = (on.vector()?, [on.vector()?, on.vector()?]);
+    for (wanted, to) in [false, true].into_iter().zip(&mut both) {
+        let one = |i: usize| f64::from(u8::from(coarse.get(i).copied().unwrap_or_default() == wanted));
+        on.write(&(0..on.len()).map(one).collect::<Vec<f64>>(), &mut marks)?;
+        inverse.apply(on, &marks, to)?;
+    }
+    Ok(both)
 }
 
 /// Returns the last direction that step k uses, and true if the next step uses the direction of step k. With
@@ -365,9 +433,9 @@ fn directions(steps: &[[f64; 2]], k: usize, from_zero: bool) -> (Direction, bool
 /// between x and `room.r`, so that the last one writes to x. If their number is odd, the first one reads x
 /// from `room.r`. If `first` is the slot of the first step's c, the first pass also makes that step from x =
 /// 0, and reads no x.
-fn fused_steps<S: Coarsen>(
+fn fused_steps<'a, S: Coarsen>(
     on: &S,
-    d: &S::Vector,
+    d: &dyn Fn(usize) -> &'a S::Vector,
     steps: &[[f64; 2]],
     (from, from_zero): (usize, bool),
     first: Option<usize>,
@@ -382,17 +450,41 @@ fn fused_steps<S: Coarsen>(
         let (x, to) = if (steps.len() - k) % 2 == 1 { (&*r, &mut *x) } else { (&*x, &mut *r) };
         let p = p.as_mut().filter(|_| keeps || last == Direction::P);
         let first = first.filter(|_| k == from);
-        let pass = Fused::Step { d, b, p, keeps, last, scalars, at: slots(k), first, to };
+        let pass = Fused::Step { d: d(k), b, p, keeps, last, scalars, at: slots(k), first, to };
         on.fused(a.product(), x, pass)?;
     }
     Ok(())
 }
 
+/// Makes all steps of a smoother of scalar nodes; step k uses the diagonal `d(k)`.
+fn all_steps<'a, S: Coarsen>(
+    on: &S,
+    d: &dyn Fn(usize) -> &'a S::Vector,
+    steps: &[[f64; 2]],
+    a: &RefCell<PointBlock<S>>,
+    b: &S::Vector,
+    x: &mut S::Vector,
+    room: &mut LevelWorkspace<S>,
+) -> Result<()> {
+    let fuses = on.fuses(a.borrow().product());
+    // Fused steps alternate between two vectors. If their number is odd, the first step works in place.
+    let plain = if fuses { steps.len() % 2 } else { steps.len() };
+    for k in 0..plain {
+        step(on, &Diagonal::Scalar(d(k)), steps, (k, false), a, b, x, room)?;
+    }
+    if fuses { fused_steps(on, d, steps, (plain, false), None, a, b, x, room) } else { Ok(()) }
+}
+
+/// D⁻¹ as one vector for scalar nodes, or as blocks.
+enum Diagonal<'a, S: Coarsen> {
+    Scalar(&'a S::Vector),
+    Blocks(&'a S::Blocks),
+}
+
 /// Makes step k of a polynomial. With `from_zero`, step 0 has left the last direction in x.
 fn step<S: Coarsen>(
     on: &S,
-    blocks: &S::Blocks,
-    scalar: &Option<S::Vector>,
+    d: &Diagonal<S>,
     steps: &[[f64; 2]],
     (k, from_zero): (usize, bool),
     a: &RefCell<PointBlock<S>>,
@@ -405,17 +497,20 @@ fn step<S: Coarsen>(
     a.apply(on, x, q)?;
     let (direction, keeps) = directions(steps, k, from_zero);
     let takes = direction != Direction::None;
-    let Some(d) = scalar else {
-        on.sweep(residual, scalars, [], [b], [&mut *q], [])?;
-        on.multiply_blocks(blocks, q, r)?;
-        return match p.as_mut().filter(|_| keeps || takes) {
-            None => on.sweep(smooth_blocks_alone, scalars, [at_c], [r], [x], []),
-            Some(p) if !takes => on.sweep(smooth_blocks_start, scalars, [at_c], [r], [p, x], []),
-            Some(p) if k == 1 && from_zero => {
-                on.sweep(smooth_blocks_second, scalars, [at_a, at_c], [r], [p, x], [])
-            }
-            Some(p) => on.sweep(smooth_blocks_next, scalars, [at_a, at_c], [r], [p, x], []),
-        };
+    let d = match d {
+        Diagonal::Scalar(d) => d,
+        Diagonal::Blocks(blocks) => {
+            on.sweep(residual, scalars, [], [b], [&mut *q], [])?;
+            on.multiply_blocks(blocks, q, r)?;
+            return match p.as_mut().filter(|_| keeps || takes) {
+                None => on.sweep(smooth_blocks_alone, scalars, [at_c], [r], [x], []),
+                Some(p) if !takes => on.sweep(smooth_blocks_start, scalars, [at_c], [r], [p, x], []),
+                Some(p) if k == 1 && from_zero => {
+                    on.sweep(smooth_blocks_second, scalars, [at_a, at_c], [r], [p, x], [])
+                }
+                Some(p) => on.sweep(smooth_blocks_next, scalars, [at_a, at_c], [r], [p, x], []),
+            };
+        }
     };
     match p.as_mut().filter(|_| keeps || takes) {
         None => on.sweep(smooth_alone, scalars, [at_c], [d, b, q], [x], []),

@@ -36,10 +36,13 @@ pub struct AmgSpec {
     pub truncate: Option<usize>,
     /// Number of levels with aggressive coarsening; the default depends on the method of coarsening.
     pub aggressive: Option<usize>,
+    /// Share of the largest coupling in a row below which couplings of coarse levels are dropped; only for
+    /// approximate ideal restriction.
+    pub filter: Option<f64>,
     /// Treatment of couplings between ranks during coarsening.
     pub border: Border,
-    /// The smoother.
-    pub smoother: Smoothing,
+    /// The smoother. The default is FFC-Jacobi for approximate ideal restriction, and Chebyshev otherwise.
+    pub smoother: Option<Smoothing>,
     /// Number of unknowns of the last level.
     pub coarsest: usize,
     /// Largest number of levels.
@@ -59,12 +62,13 @@ const MOST_LEVELS: usize = 100;
 /// iterations, 249 and 255 ms. 256³ nodes take 18 and 10 iterations, 815 and 668 ms.
 const WIDE: usize = 20_000_000;
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "cycle",
     "coarsen",
     "strength",
     "truncate",
     "aggressive",
+    "filter",
     "border",
     "smoother",
     "sweeps",
@@ -75,10 +79,12 @@ const KEYS: [&str; 12] = [
 ];
 
 /// Methods of coarsening, by name.
-const KINDS: [CoarsenKind; 3] = [
+const KINDS: [CoarsenKind; 5] = [
     CoarsenKind::Classical,
     CoarsenKind::Aggregation { smoothed: false },
     CoarsenKind::Aggregation { smoothed: true },
+    CoarsenKind::Air { distance: 2 },
+    CoarsenKind::Air { distance: 1 },
 ];
 
 impl Default for AmgSpec {
@@ -89,8 +95,9 @@ impl Default for AmgSpec {
             strength: None,
             truncate: None,
             aggressive: None,
+            filter: None,
             border: Border::Auto,
-            smoother: MultilevelOptions::default().smoothing,
+            smoother: None,
             coarsest: MultilevelOptions::COARSEST,
             levels: MultilevelOptions::LEVELS,
             precision: None,
@@ -111,12 +118,32 @@ impl AmgSpec {
             };
             read.map_err(|e| Error::invalid(format!("{name}:{key}={value}: {e}")))?;
         }
-        match (&mut amg.smoother, sweeps, degree) {
+        let air = amg.coarsen.is_some_and(CoarsenKind::is_air);
+        let kind = amg.coarsen.map_or("classical", kind_name);
+        let given = match air {
+            true if amg.truncate.is_some() => Some("truncate"),
+            true if amg.aggressive.is_some() => Some("aggressive"),
+            false if amg.filter.is_some() => Some("filter"),
+            false if matches!(amg.smoother, Some(Smoothing::Ffc { .. })) => Some("smoother=ffc"),
+            _ => None,
+        };
+        if let Some(given) = given {
+            let remedy = if air { "leave it out" } else { "it needs coarsen=air" };
+            return Err(Error::invalid(format!("{name}: coarsen={kind} has no {given}; {remedy}")));
+        }
+        if sweeps.is_none() && degree.is_none() {
+            return Ok(amg);
+        }
+        match (amg.smoother.insert(amg.smoothing()), sweeps, degree) {
             (_, None, None) => {}
             (Smoothing::Chebyshev { degree: own }, None, Some(given)) => *own = given,
-            (Smoothing::Jacobi { sweeps: own } | Smoothing::Ildu { sweeps: own }, Some(given), None) => {
-                *own = given
-            }
+            (
+                Smoothing::Jacobi { sweeps: own }
+                | Smoothing::Ildu { sweeps: own }
+                | Smoothing::Ffc { sweeps: own },
+                Some(given),
+                None,
+            ) => *own = given,
             (Smoothing::Chebyshev { .. }, Some(given), _) => {
                 return Err(Error::invalid(format!(
                     "{name}:sweeps={given}: smoother=chebyshev has no sweeps; give its degree instead"
@@ -136,10 +163,8 @@ impl AmgSpec {
         match key {
             "cycle" => self.cycle = Some(named("cycle", value, &Cycle::ALL, Cycle::name)?),
             "coarsen" => self.coarsen = Some(named("way to coarsen", value, &KINDS, kind_name)?),
-            "strength" => {
-                let theta = value.parse().ok().filter(|t: &f64| (0.0..=1.0).contains(t));
-                self.strength = Some(theta.ok_or_else(|| Error::invalid("expected a number from 0 to 1"))?);
-            }
+            "strength" => self.strength = Some(share(value)?),
+            "filter" => self.filter = Some(share(value)?),
             "truncate" => self.truncate = Some(whole_number(value, 0, MOST_WEIGHTS)?),
             "aggressive" => self.aggressive = Some(whole_number(value, 0, MOST_LEVELS)?),
             "border" => self.border = named("border", value, &Border::ALL, Border::name)?,
@@ -149,8 +174,9 @@ impl AmgSpec {
                     Smoothing::Jacobi { sweeps: SWEEPS },
                     Smoothing::Chebyshev { degree },
                     Smoothing::Ildu { sweeps: SWEEPS },
+                    Smoothing::Ffc { sweeps: SWEEPS },
                 ];
-                self.smoother = named("smoother", value, &all, Smoothing::name)?;
+                self.smoother = Some(named("smoother", value, &all, Smoothing::name)?);
             }
             "coarsest" => self.coarsest = whole_number(value, 1, u32::MAX as usize)?,
             "levels" => self.levels = whole_number(value, 1, MOST_LEVELS)?,
@@ -170,15 +196,19 @@ impl AmgSpec {
         keys.extend(self.strength.map(|theta| format!("strength={theta}")));
         keys.extend(self.truncate.map(|most| format!("truncate={most}")));
         keys.extend(self.aggressive.map(|levels| format!("aggressive={levels}")));
+        keys.extend(self.filter.map(|least| format!("filter={least}")));
         keys.extend((self.border != default.border).then(|| format!("border={}", self.border.name())));
-        if self.smoother.name() != default.smoother.name() {
-            keys.push(format!("smoother={}", self.smoother.name()));
+        let smoothing = self.smoothing();
+        if smoothing.name() != (Self { smoother: None, ..*self }).smoothing().name() {
+            keys.push(format!("smoother={}", smoothing.name()));
         }
-        match self.smoother {
+        match smoothing {
             Smoothing::Chebyshev { degree: MultilevelOptions::DEGREE } => {}
             Smoothing::Chebyshev { degree } => keys.push(format!("degree={degree}")),
-            Smoothing::Jacobi { sweeps: SWEEPS } | Smoothing::Ildu { sweeps: SWEEPS } => {}
-            Smoothing::Jacobi { sweeps } | Smoothing::Ildu { sweeps } => {
+            Smoothing::Jacobi { sweeps: SWEEPS }
+            | Smoothing::Ildu { sweeps: SWEEPS }
+            | Smoothing::Ffc { sweeps: SWEEPS } => {}
+            Smoothing::Jacobi { sweeps } | Smoothing::Ildu { sweeps } | Smoothing::Ffc { sweeps } => {
                 keys.push(format!("sweeps={sweeps}"))
             }
         }
@@ -192,6 +222,20 @@ impl AmgSpec {
     /// Returns true if a cycle is a different operator at every application.
     pub fn varies(&self) -> bool {
         self.cycle() == Cycle::K
+    }
+
+    /// Returns true if the preconditioner of a symmetric matrix is symmetric.
+    pub fn keeps_symmetry(&self) -> bool {
+        let one_sided = matches!(self.smoothing(), Smoothing::Ffc { .. });
+        !one_sided && !self.coarsen.is_some_and(CoarsenKind::is_air)
+    }
+
+    /// Returns the smoother, given or by default.
+    fn smoothing(&self) -> Smoothing {
+        let air = self.coarsen.is_some_and(CoarsenKind::is_air);
+        let default =
+            || if air { Smoothing::Ffc { sweeps: SWEEPS } } else { MultilevelOptions::default().smoothing };
+        self.smoother.unwrap_or_else(default)
     }
 
     fn cycle(&self) -> Cycle {
@@ -231,7 +275,7 @@ impl AmgSpec {
 
     /// Returns the subdomains for a smoother that needs them, for blocks of order b·s.
     pub fn subdomains(&self, order: usize) -> Option<SubdomainSpec> {
-        matches!(self.smoother, Smoothing::Ildu { .. }).then(|| IlduSpec::default().subdomains(order))
+        matches!(self.smoothing(), Smoothing::Ildu { .. }).then(|| IlduSpec::default().subdomains(order))
     }
 
     /// Returns the options for nodes of `order` unknowns, and for a solver that stores numbers in
@@ -244,13 +288,14 @@ impl AmgSpec {
             strength: self.strength.unwrap_or(default.strength),
             truncate: self.truncate.unwrap_or(default.truncate),
             aggressive: self.aggressive.unwrap_or(default.aggressive),
+            filter: self.filter.unwrap_or(default.filter),
             border: self.border,
         };
         MultilevelOptions {
             gather: MultilevelOptions::GATHER,
             cycle: self.cycle(),
             coarsening,
-            smoothing: self.smoother,
+            smoothing: self.smoothing(),
             smooth_finest: true,
             coarsest: self.coarsest,
             levels: self.levels,
@@ -259,12 +304,20 @@ impl AmgSpec {
     }
 }
 
+/// Reads a number from 0 to 1.
+fn share(value: &str) -> Result<f64> {
+    let number = value.parse().ok().filter(|t: &f64| (0.0..=1.0).contains(t));
+    number.ok_or_else(|| Error::invalid("expected a number from 0 to 1"))
+}
+
 /// Returns the name of a method of coarsening.
 pub(crate) fn kind_name(kind: CoarsenKind) -> &'static str {
     match kind {
         CoarsenKind::Classical => "classical",
         CoarsenKind::Aggregation { smoothed: false } => "aggregation",
         CoarsenKind::Aggregation { smoothed: true } => "smoothed",
+        CoarsenKind::Air { distance: 1 } => "air1",
+        CoarsenKind::Air { .. } => "air",
     }
 }
 
@@ -281,20 +334,32 @@ mod tests {
             "amg:degree=4,coarsest=100,levels=3,precision=f32",
             "amg:smoother=ildu+jacobi",
             "ildu then amg:coarsen=smoothed",
+            "amg:coarsen=air",
+            "amg:coarsen=air1,strength=0.2,filter=0.001,sweeps=2",
+            "coarse:coarsen=air,smoother=ildu",
             "coarse",
             "ildu+coarse:coarsen=aggregation,aggressive=1",
         ] {
             assert_eq!(text.parse::<PrecondSpec>().unwrap().to_string(), text);
         }
+        let long = "amg:coarsen=air,smoother=ffc,sweeps=1";
+        assert_eq!(long.parse::<PrecondSpec>().unwrap().to_string(), "amg:coarsen=air");
         let long = "amg:degree=2,smoother=chebyshev,coarsest=400";
         assert_eq!(long.parse::<PrecondSpec>().unwrap().to_string(), "amg");
         for (text, words) in [
             ("amg:cycle=x", "amg:cycle=x: unknown cycle `x`; the known ones are v, w, k"),
-            ("amg:coarsen=best", "the known ones are classical, aggregation, smoothed"),
+            ("amg:coarsen=best", "the known ones are classical, aggregation, smoothed, air, air1"),
             ("amg:strength=2", "amg:strength=2: expected a number from 0 to 1"),
             ("amg:strength=nan", "expected a number from 0 to 1"),
             ("amg:truncate=-1", "amg:truncate=-1: expected a whole number from 0"),
-            ("amg:smoother=sor", "unknown smoother `sor`; the known ones are jacobi, chebyshev, ildu"),
+            ("amg:smoother=sor", "unknown smoother `sor`; the known ones are jacobi, chebyshev, ildu, ffc"),
+            ("amg:filter=0.1", "amg: coarsen=classical has no filter; it needs coarsen=air"),
+            (
+                "amg:coarsen=smoothed,smoother=ffc",
+                "coarsen=smoothed has no smoother=ffc; it needs coarsen=air",
+            ),
+            ("amg:coarsen=air,truncate=4", "amg: coarsen=air has no truncate; leave it out"),
+            ("amg:coarsen=air,degree=4", "amg:degree=4: smoother=ffc has no degree"),
             ("amg:sweeps=2", "amg:sweeps=2: smoother=chebyshev has no sweeps"),
             ("amg:degree=2,smoother=ildu", "amg:degree=2: smoother=ildu has no degree"),
             ("amg:degree=0", "amg:degree=0: expected a whole number from 1"),
@@ -335,6 +400,11 @@ mod tests {
             (large("amg:coarsen=smoothed", 1), large("amg:coarsen=aggregation", 3)),
             (Cycle::W, Cycle::K)
         );
+        let air = of("amg:coarsen=air", 1);
+        assert_eq!((air.smoothing, air.cycle), (Smoothing::Ffc { sweeps: 1 }, Cycle::V));
+        assert!(air.coarsening.filter > 0.0 && of("amg", 1).coarsening.filter == 0.0);
+        let keeps = |text: &str| text.parse::<PrecondSpec>().unwrap().keeps_symmetry();
+        assert!(keeps("amg") && !keeps("amg:coarsen=air") && !keeps("coarse:coarsen=air1,smoother=ildu"));
         assert_eq!(of("amg:coarsen=aggregation,cycle=v,strength=0.3", 1).coarsening.strength, 0.3);
         let varies = |text: &str| text.parse::<PrecondSpec>().unwrap().varies();
         assert!(

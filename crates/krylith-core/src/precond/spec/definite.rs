@@ -21,9 +21,8 @@ impl PrecondSpec {
             | PrecondSpec::None
             | PrecondSpec::Jacobi { .. }
             | PrecondSpec::BlockJacobi(_)
-            | PrecondSpec::Amg(_)
-            | PrecondSpec::Coarse(_)
             | PrecondSpec::Lu(_) => true,
+            PrecondSpec::Amg(amg) | PrecondSpec::Coarse(amg) => amg.keeps_symmetry(),
             // With shifted pivots the factors of a definite matrix may be indefinite.
             PrecondSpec::Ildu(ildu) => ildu.shift.is_none(),
             PrecondSpec::Sum(parts) | PrecondSpec::Symmetric(parts) => parts.iter().all(Self::keeps_symmetry),

@@ -53,7 +53,7 @@ pub(super) fn build<S: SolverSpace>(
         Multilevel::with(space, terms, options, Finest { operator, subdomains, near, numbers })
     })();
     let p = agree(comm, numbered(local, made))?;
-    let info = info(space, &p, local.near.map_or(0, NearNull::count), start)?;
+    let info = info(space, &p, spec.keeps_symmetry(), local.near.map_or(0, NearNull::count), start)?;
     Ok((Some(Box::new(p)), info))
 }
 
@@ -70,7 +70,13 @@ fn mixes_components<S: SolverSpace>(space: &S, terms: &Terms) -> Result<bool> {
     Ok(mixing::is_mixed(counts))
 }
 
-fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, near: usize, start: Instant) -> Result<PrecondInfo> {
+fn info<S: SolverSpace>(
+    space: &S,
+    p: &Multilevel<S>,
+    keeps_symmetry: bool,
+    near: usize,
+    start: Instant,
+) -> Result<PrecondInfo> {
     let (comm, options) = (space.comm(), p.options());
     let levels = p.levels();
     // Count a level that every rank stores as a whole only once.
@@ -97,7 +103,9 @@ fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, near: usize, start: Instan
     let counted = |n: usize| Value::Count(n as u64);
     let times = match options.smoothing {
         Smoothing::Chebyshev { degree } => ("degree".to_string(), counted(degree)),
-        Smoothing::Jacobi { sweeps } | Smoothing::Ildu { sweeps } => ("sweeps".into(), counted(sweeps)),
+        Smoothing::Jacobi { sweeps } | Smoothing::Ildu { sweeps } | Smoothing::Ffc { sweeps } => {
+            ("sweeps".into(), counted(sweeps))
+        }
     };
     let parameters = vec![
         ("cycle".to_string(), text(options.cycle.name())),
@@ -144,11 +152,13 @@ fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, near: usize, start: Instan
         CoarsenKind::Classical => "classical coarsening",
         CoarsenKind::Aggregation { smoothed: false } => "aggregation",
         CoarsenKind::Aggregation { smoothed: true } => "smoothed aggregation",
+        CoarsenKind::Air { .. } => "approximate ideal restriction",
     };
     let smoothed = match options.smoothing {
         Smoothing::Chebyshev { degree } => format!("Chebyshev({degree})"),
         Smoothing::Jacobi { sweeps } => format!("l1-Jacobi({sweeps})"),
         Smoothing::Ildu { sweeps } => format!("ILDU(0)({sweeps})"),
+        Smoothing::Ffc { sweeps } => format!("FFC-Jacobi({sweeps})"),
     };
     let cycle = options.cycle.name().to_uppercase();
     let (name, what) = match options.smooth_finest {
@@ -162,7 +172,7 @@ fn info<S: SolverSpace>(space: &S, p: &Multilevel<S>, near: usize, start: Instan
         matrix: own_entries * square,
         text: format!("{what}: {cycle}-cycle, {coarsened}, {smoothed}"),
         details,
-        keeps_symmetry: true,
+        keeps_symmetry,
         ..PrecondInfo::default()
     })
 }

@@ -66,7 +66,7 @@ pub(crate) fn likely(block: usize, scalar: bool, kind: CoarsenKind) -> Vec<Kerne
         CoarsenKind::Aggregation { smoothed: true } => {
             kernels.extend([&AGGREGATE, &SMOOTH].into_iter().flat_map(all))
         }
-        CoarsenKind::Aggregation { smoothed: false } => {}
+        CoarsenKind::Aggregation { smoothed: false } | CoarsenKind::Air { .. } => {}
     }
     kernels
 }
@@ -179,7 +179,9 @@ impl Cuda {
                 }
                 (aggregate::smoothed(self, couplings, &aggregates), aggregates.number)
             }
-            CoarsenKind::Aggregation { smoothed: false } => return Ok(Made::ForHost),
+            CoarsenKind::Aggregation { smoothed: false } | CoarsenKind::Air { .. } => {
+                return Ok(Made::ForHost);
+            }
         };
         let made = match boundary {
             // If a row fits no table on one rank, the hosts of all ranks compute the level.
@@ -203,7 +205,7 @@ impl Cuda {
         let there =
             |a: Bsr| -> Result<Bsr> { Ok(a.with_storage(a.storage().with_device(self.resident(&a)?))) };
         let prolongation = there(transfer.prolongation)?;
-        Ok(Transfer { prolongation, restriction: there(transfer.restriction)? })
+        Ok(Transfer { prolongation, restriction: there(transfer.restriction)?, ..transfer })
     }
 }
 
@@ -230,7 +232,7 @@ impl Coarsen for Cuda {
             Made::ForHost => transfer_by_ranks(self, couplings, how, level, near),
             Made::There(prolongation, number) => {
                 let (own, ghosts) = boundary.coarse(&number)?;
-                Ok(Some(NearTransfer { prolongation, own, ghosts }))
+                Ok(Some(NearTransfer::new(prolongation, own, ghosts)))
             }
         }
     }
@@ -276,7 +278,7 @@ impl Coarsen for Cuda {
             }
         };
         let restriction = self.transpose_of(&prolongation)?;
-        Ok(Some(Transfer { prolongation, restriction }))
+        Ok(Some(Transfer { prolongation, restriction, coarse: Vec::new() }))
     }
     fn galerkin(&self, terms: &Terms, transfer: &Transfer) -> Result<Terms<'static>> {
         match fits(terms) {

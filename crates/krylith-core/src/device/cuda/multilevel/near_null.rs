@@ -404,6 +404,10 @@ impl OnDevice {
         let (fine, coarse) = (rows * (b / g), used * (k / g));
         let p = if g == b && g == k { own } else { cut(&own, [b, k], false)? };
         let r = cut(&self.turned, [k, b], true)?;
-        Ok(Transfer { prolongation: stored(g, fine, coarse, p), restriction: stored(g, coarse, fine, r) })
+        Ok(Transfer {
+            prolongation: stored(g, fine, coarse, p),
+            restriction: stored(g, coarse, fine, r),
+            coarse: Vec::new(),
+        })
     }
 }

@@ -273,7 +273,7 @@ pub fn by_matching(pool: &Pool, a: &Bsr, theta: f64, passes: usize, level: usize
                 break; // nothing was matched
             }
             let restriction = transpose(pool, &prolongation)?;
-            let next = galerkin(pool, &graph, &Transfer { prolongation, restriction })?;
+            let next = galerkin(pool, &graph, &Transfer { prolongation, restriction, coarse: Vec::new() })?;
             graph = Cow::Owned(next);
         }
     }

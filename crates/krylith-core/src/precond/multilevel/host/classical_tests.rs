@@ -4,7 +4,7 @@
 use super::FINE;
 use super::interpolate::extended_i;
 use super::multipass::multipass;
-use super::split::{aggressive_pmis, pmis, strong};
+use super::split::{Size, aggressive_pmis, pmis, strong};
 use crate::matrix::Bsr;
 use crate::space::{random, splitmix64};
 use crate::threads::Pool;
@@ -247,7 +247,7 @@ fn strength_is_what_the_definition_says() {
         for theta in [0.0, 0.25, 0.5, 1.0] {
             let (sets, sparse) = (strong_sets(&a, theta), sparse(&a));
             for threads in [1, 4] {
-                let found = strong(&Pool::eager(threads), &sparse, theta);
+                let found = strong(&Pool::eager(threads), &sparse, theta, Size::Negative);
                 for i in 0..a.len() {
                     let row = sparse.row_ptr()[i]..sparse.row_ptr()[i + 1];
                     let set: BTreeSet<usize> =
@@ -267,7 +267,7 @@ fn pmis_is_what_rounds_over_sets_find() {
             let wanted = pmis_sets(&sets, level as u64);
             for threads in [1, 4] {
                 let pool = Pool::eager(threads);
-                let found = pmis(&pool, &sparse, &strong(&pool, &sparse, theta), level);
+                let found = pmis(&pool, &sparse, &strong(&pool, &sparse, theta, Size::Negative), level);
                 let stay: Vec<usize> = (0..a.len()).filter(|&i| found[i] != FINE).collect();
                 assert_eq!(stay, wanted.iter().copied().collect::<Vec<_>>(), "{name}, level {level}");
                 assert!(
@@ -283,7 +283,7 @@ fn pmis_is_what_rounds_over_sets_find() {
 fn nodes_that_stay_are_independent_and_the_others_depend_on_them() {
     let a = grid(60, 50, [4.0, -1.0, -1.0, -1.0, -1.0]);
     let (sparse, sets, pool) = (sparse(&a), strong_sets(&a, 0.25), Pool::eager(3));
-    let found = pmis(&pool, &sparse, &strong(&pool, &sparse, 0.25), 1);
+    let found = pmis(&pool, &sparse, &strong(&pool, &sparse, 0.25, Size::Negative), 1);
     for (i, set) in sets.iter().enumerate() {
         let coarse = set.iter().filter(|&&j| found[j] != FINE).count();
         assert_eq!(coarse == 0, found[i] != FINE, "node {i} has {coarse} neighbours that stay");
@@ -314,7 +314,7 @@ fn interpolation_is_what_the_formulas_say() {
             let (sets, sparse) = (strong_sets(&a, theta), sparse(&a));
             let found = [1, 4].map(|threads| {
                 let pool = Pool::eager(threads);
-                let strong = strong(&pool, &sparse, theta);
+                let strong = strong(&pool, &sparse, theta, Size::Negative);
                 let (once, twice) =
                     (pmis(&pool, &sparse, &strong, 0), aggressive_pmis(&pool, &sparse, &strong, 0));
                 let extended = extended_i(&pool, &sparse, &strong, &once, most, None);
@@ -344,7 +344,7 @@ fn aggressive_pmis_is_what_rounds_over_sets_find_and_leaves_no_node_alone() {
         let (sets, sparse) = (strong_sets(&a, 0.25), sparse(&a));
         for (threads, level) in [(1, 0), (4, 2)] {
             let pool = Pool::eager(threads);
-            let strong = strong(&pool, &sparse, 0.25);
+            let strong = strong(&pool, &sparse, 0.25, Size::Negative);
             let found = aggressive_pmis(&pool, &sparse, &strong, level);
             let stay: BTreeSet<usize> = (0..a.len()).filter(|&i| found[i] != FINE).collect();
             assert_eq!(stay, aggressive_sets(&sets, level as u64), "{name}, level {level}");
@@ -365,7 +365,7 @@ fn rows_that_sum_to_zero_interpolate_constants() {
         row[i] = Some(-row.iter().flatten().sum::<f64>());
     }
     let (a, pool) = (sparse(&a), Pool::eager(2));
-    let strong = strong(&pool, &a, 0.25);
+    let strong = strong(&pool, &a, 0.25, Size::Negative);
     for most in [0, 2] {
         let extended = extended_i(&pool, &a, &strong, &pmis(&pool, &a, &strong, 0), most, None);
         let multipass = multipass(&pool, &a, &strong, &aggressive_pmis(&pool, &a, &strong, 0), most, None);

@@ -324,6 +324,41 @@ impl Spare {
     }
 }
 
+/// Returns the first and the last coarse row that need each chunk of A P.
+fn uses(
+    pool: &Pool,
+    t: &Transfer,
+    chunks: usize,
+    rows_of: &(impl Fn(usize) -> Range<usize> + Sync),
+) -> Vec<Option<(u32, u32)>> {
+    type Uses = Option<(u32, u32)>;
+    let joined = |all: Uses, (first, last): (u32, u32)| {
+        Some(all.map_or((first, last), |(low, high)| (low.min(first), high.max(last))))
+    };
+    if t.coarse.is_empty() {
+        // With R = Pᵀ, these are the columns of P, of which only the first and the last in each row matter.
+        let p = &t.prolongation;
+        return map(pool, chunks, |chunk| {
+            let rows = rows_of(chunk).map(|i| &p.col()[p.row_ptr()[i]..p.row_ptr()[i + 1]]);
+            rows.filter_map(|row| Some((*row.first()?, *row.last()?))).fold(None, joined)
+        });
+    }
+    let r = &t.restriction;
+    let pieces = runs(r.row_ptr(), 0..r.block_rows(), pool.pieces(12 * r.blocks()).min(pool.threads()));
+    let found = map(pool, pieces.len(), |piece| {
+        let mut uses: Vec<Uses> = vec![None; chunks];
+        for i in pieces[piece].clone() {
+            for &k in &r.col()[r.row_ptr()[i]..r.row_ptr()[i + 1]] {
+                let of = &mut uses[k as usize >> CHUNK];
+                *of = joined(*of, (i as u32, i as u32));
+            }
+        }
+        uses
+    });
+    let all = |chunk: usize| found.iter().filter_map(|uses| uses[chunk]).fold(None, joined);
+    (0..chunks).map(all).collect()
+}
+
 /// Calls `each(runs, window, spare)` for successive groups of coarse rows. `runs` are the ranges of rows for
 /// the threads, and `window` has the part of A P that they need.
 fn by_slabs(pool: &Pool, a: &Bsr, t: &Transfer, mut each: impl FnMut(&[Range<usize>], &Window, &Spare)) {
@@ -331,15 +366,7 @@ fn by_slabs(pool: &Pool, a: &Bsr, t: &Transfer, mut each: impl FnMut(&[Range<usi
     let (n, coarse) = (a.block_rows(), r.block_rows());
     let chunks = n.div_ceil(1 << CHUNK);
     let rows_of = |chunk: usize| chunk << CHUNK..n.min((chunk + 1) << CHUNK);
-    // Returns the first and the last coarse row that need a chunk.
-    let used = |chunk: usize| {
-        let rows = rows_of(chunk).map(|i| &p.col()[p.row_ptr()[i]..p.row_ptr()[i + 1]]);
-        let ends = rows.filter_map(|row| Some((*row.first()?, *row.last()?)));
-        ends.fold(None, |all: Option<(u32, u32)>, (first, last)| {
-            Some(all.map_or((first, last), |(low, high)| (low.min(first), high.max(last))))
-        })
-    };
-    let used = map(pool, chunks, used);
+    let used = uses(pool, t, chunks, &rows_of);
     let spare = Spare {
         columns: p.block_columns(),
         slots: Scratch::new(),

@@ -235,14 +235,6 @@ impl<'a> Search<'a> {
     }
 }
 
-impl Rows {
-    pub(super) fn push(&mut self, row: &[(u32, f64)]) {
-        self.col.extend(row.iter().map(|&(j, _)| j));
-        self.values.extend(row.iter().map(|&(_, w)| w));
-        self.end_row();
-    }
-}
-
 /// Keeps the `most` largest weights of a row (0: all), and scales them to keep the row's sum. Magnitudes are
 /// compared in single precision, so that the choice does not depend on rounding errors of the sums. Among
 /// equal magnitudes the first are kept. `largest` is scratch.

@@ -2,6 +2,9 @@
 //! these.
 
 pub mod aggregate;
+pub mod air;
+#[cfg(test)]
+mod air_tests;
 #[cfg(test)]
 mod classical_tests;
 pub mod galerkin;
@@ -23,8 +26,18 @@ pub const FINE: u32 = u32::MAX;
 /// See [`Coarsen::transfer`](super::Coarsen::transfer).
 pub fn transfer(pool: &Pool, couplings: &Bsr, how: &Coarsening, level: usize) -> Result<Option<Transfer>> {
     let prolongation = match how.kind {
+        CoarsenKind::Air { distance } => {
+            let strong = split::strong(pool, couplings, how.strength, split::Size::Absolute);
+            let coarse = split::pmis(pool, couplings, &strong, level);
+            let prolongation = air::one_point(pool, couplings, &coarse, |i| i as u64);
+            if !coarsens(&prolongation) {
+                return Ok(None);
+            }
+            let restriction = air::restriction(pool, couplings, &strong, &coarse, distance, coarse.len());
+            return Ok(Some(Transfer { prolongation, restriction, coarse: air::marks(pool, &coarse) }));
+        }
         CoarsenKind::Classical => {
-            let strong = split::strong(pool, couplings, how.strength);
+            let strong = split::strong(pool, couplings, how.strength, split::Size::Negative);
             if level < how.aggressive {
                 let coarse = split::aggressive_pmis(pool, couplings, &strong, level);
                 multipass::multipass(pool, couplings, &strong, &coarse, how.truncate, None)
@@ -46,10 +59,14 @@ pub fn transfer(pool: &Pool, couplings: &Bsr, how: &Coarsening, level: usize) ->
             }
         }
     };
-    let coarse = prolongation.block_columns();
-    if coarse == 0 || coarse >= couplings.block_rows() {
+    if !coarsens(&prolongation) {
         return Ok(None);
     }
     let restriction = galerkin::transpose(pool, &prolongation)?;
-    Ok(Some(Transfer { prolongation, restriction }))
+    Ok(Some(Transfer { prolongation, restriction, coarse: Vec::new() }))
+}
+
+/// Returns true if P has coarse points, and fewer than nodes.
+fn coarsens(p: &Bsr) -> bool {
+    (1..p.block_rows()).contains(&p.block_columns())
 }

@@ -17,6 +17,7 @@ use super::parallel::{Rows, Scratch, assemble, fill, lengths, map, runs};
 use super::{FINE, aggregate};
 use crate::matrix::Bsr;
 use crate::precond::invert_block;
+use crate::precond::spec::kind_name;
 use crate::space::random;
 use crate::threads::Pool;
 use crate::{Error, Result};
@@ -122,6 +123,7 @@ impl Blocks {
         Transfer {
             prolongation: assemble(one, g, coarse, vec![p]),
             restriction: assemble(one, g, fine, vec![r]),
+            coarse: Vec::new(),
         }
     }
 }
@@ -209,7 +211,8 @@ pub(crate) fn count(aggregates: &[u32]) -> usize {
 /// Returns the aggregate of each node, or [`FINE`], and whether P is smoothed.
 ///
 /// # Errors
-/// Classical coarsening, which does not use vectors; errors of matching nodes in pairs.
+/// Classical coarsening or approximate ideal restriction, which do not use vectors; errors of matching nodes
+/// in pairs.
 pub(crate) fn aggregates(
     pool: &Pool,
     couplings: &Bsr,
@@ -218,9 +221,10 @@ pub(crate) fn aggregates(
 ) -> Result<(Vec<u32>, bool)> {
     let theta = aggregate::threshold(how.strength, level);
     match how.kind {
-        CoarsenKind::Classical => Err(Error::invalid(
-            "amg: coarsen=classical does not accept near-null vectors; use coarsen=smoothed, or omit them",
-        )),
+        kind @ (CoarsenKind::Classical | CoarsenKind::Air { .. }) => Err(Error::invalid(format!(
+            "amg: coarsen={} does not accept near-null vectors; use coarsen=smoothed, or omit them",
+            kind_name(kind)
+        ))),
         CoarsenKind::Aggregation { smoothed: true } => {
             let strong = aggregate::strong(pool, couplings, theta, aggregate::Couplings::All);
             Ok((aggregate::by_independent_set(pool, couplings, &strong, level), true))

@@ -117,6 +117,18 @@ impl Default for Rows {
 }
 
 impl Rows {
+    /// Adds a scalar entry to the row that is not ended.
+    pub fn push_entry(&mut self, column: u32, value: f64) {
+        self.col.push(column);
+        self.values.push(value);
+    }
+
+    /// Adds a row of scalar entries.
+    pub fn push(&mut self, row: &[(u32, f64)]) {
+        row.iter().for_each(|&(j, v)| self.push_entry(j, v));
+        self.end_row();
+    }
+
     /// Ends the row whose entries were pushed.
     pub fn end_row(&mut self) {
         self.row_ptr.push(self.col.len());

@@ -33,9 +33,18 @@ pub(super) fn runs(bounds: &[usize]) -> impl Iterator<Item = usize> {
     bounds.windows(2).map(|w| w[1] - w[0])
 }
 
-/// Returns 1 for each entry of `a` whose row depends strongly on its column, else 0: −a_ij ≥ θ max_k(−a_ik) >
-/// 0, after row i is multiplied by the sign of a_ii. Diagonal entries give 0.
-pub fn strong(pool: &Pool, a: &Bsr, theta: f64) -> Vec<u8> {
+/// Size of a coupling a_ij.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Size {
+    /// −a_ij, after row i is multiplied by the sign of a_ii.
+    Negative,
+    /// |a_ij|.
+    Absolute,
+}
+
+/// Returns 1 for each entry of `a` whose row depends strongly on its column, else 0: the size of a_ij is
+/// positive and at least θ times that of the largest coupling in row i. Diagonal entries give 0.
+pub fn strong(pool: &Pool, a: &Bsr, theta: f64, size: Size) -> Vec<u8> {
     let arrays = Arrays::of(a);
     let Arrays { row_ptr, col, values } = arrays;
     let rows = pieces_of(pool, a);
@@ -43,17 +52,31 @@ pub fn strong(pool: &Pool, a: &Bsr, theta: f64) -> Vec<u8> {
     let mut out = vec![0; col.len()];
     fill(pool, runs(&entries), &mut out, |piece, out| {
         for i in rows[piece]..rows[piece + 1] {
-            let g = arrays.sign(i);
             let row = row_ptr[i]..row_ptr[i + 1];
             let (columns, values) = (&col[row.clone()], &values[row.clone()]);
-            let others =
-                || columns.iter().zip(values).map(|(&j, &v)| if j as usize == i { 0.0 } else { -g * v });
-            let limit = theta * others().fold(0.0, f64::max);
             let out = &mut out[row.start - entries[piece]..row.end - entries[piece]];
-            out.iter_mut().zip(others()).for_each(|(out, v)| *out = u8::from(v > 0.0 && v >= limit));
+            let g = arrays.sign(i);
+            match size {
+                Size::Negative => strong_of(i, columns, values, theta, |v| -g * v, out),
+                Size::Absolute => strong_of(i, columns, values, theta, f64::abs, out),
+            }
         }
     });
     out
+}
+
+#[inline(always)]
+fn strong_of(
+    i: usize,
+    col: &[u32],
+    values: &[f64],
+    theta: f64,
+    size: impl Fn(f64) -> f64 + Copy,
+    out: &mut [u8],
+) {
+    let others = || col.iter().zip(values).map(|(&j, &v)| if j as usize == i { 0.0 } else { size(v) });
+    let limit = theta * others().fold(0.0, f64::max);
+    out.iter_mut().zip(others()).for_each(|(out, v)| *out = u8::from(v > 0.0 && v >= limit));
 }
 
 /// Returns the number of each node on the coarser level, in the order of nodes; [`FINE`] for fine points.

@@ -47,7 +47,7 @@ pub fn transfer(
     let of = |i: usize| number.get(member[i] as usize).copied().unwrap_or(FINE);
     let aggregates = collect(0..member.len(), FEW, &of);
     let prolongation = smoothed(pool, a, &strong, &aggregates);
-    Ok(Some(NearTransfer { prolongation, own, ghosts: near.coarse_ghosts(&number)? }))
+    Ok(Some(NearTransfer::new(prolongation, own, near.coarse_ghosts(&number)?)))
 }
 
 /// Computes the state of each node. Collective.

@@ -1,5 +1,5 @@
-//! Classical coarsening on the host, on a level that ranks share. Each rank runs the algorithm of a single
-//! rank for its own nodes, with the rows of surrounding nodes of other ranks.
+//! Classical coarsening and approximate ideal restriction on the host, on a level that ranks share. Each rank
+//! runs the algorithm of a single rank for its own nodes, with the rows of surrounding nodes of other ranks.
 //!
 //! In PMIS each rank announces once per round which of its boundary nodes have become coarse points. The
 //! state of a node depends only on heavier nodes. So a rank may know the states of other ranks' nodes late,
@@ -7,9 +7,10 @@
 //! equal weights in a row of P.
 
 use super::super::host::parallel::Scratch;
-use super::super::host::split::{SEED, TWICE, numbers, paths, pieces_of, strong};
-use super::super::host::{FINE, interpolate, multipass};
+use super::super::host::split::{SEED, Size, TWICE, numbers, paths, pieces_of, strong};
+use super::super::host::{FINE, air, interpolate, multipass};
 use super::super::{CoarsenKind, Coarsening};
+use super::air::with_restriction;
 use super::{NearTransfer, Neighbourhood};
 use crate::Result;
 use crate::matrix::Bsr;
@@ -34,8 +35,8 @@ pub fn transfer(
     near: &Neighbourhood,
 ) -> Result<Option<NearTransfer>> {
     let a = couplings;
-    debug_assert_eq!(how.kind, CoarsenKind::Classical);
-    let strong = strong(pool, a, how.strength);
+    let size = if how.kind.is_air() { Size::Absolute } else { Size::Negative };
+    let strong = strong(pool, a, how.strength, size);
     let n = a.block_rows();
     let neighbours = |i: usize| {
         let row = a.row_ptr()[i]..a.row_ptr()[i + 1];
@@ -71,12 +72,21 @@ pub fn transfer(
     if !near.coarsens(own)? {
         return Ok(None);
     }
+    if let CoarsenKind::Air { distance } = how.kind {
+        let prolongation = air::one_point(pool, a, &coarse, |i| near.number(i));
+        let r = air::restriction(pool, a, &strong, &coarse, distance, near.own);
+        let transfer = NearTransfer {
+            coarse: air::marks(pool, &coarse[..near.own]),
+            ..NearTransfer::new(prolongation, own, near.coarse_ghosts(&coarse)?)
+        };
+        return Ok(Some(with_restriction(pool, near, &r, transfer)?));
+    }
     let names: Vec<u64> = (0..n).filter(|&i| coarse[i] != FINE).map(|i| near.number(i)).collect();
     let prolongation = match aggressive {
         true => multipass::multipass(pool, a, &strong, &coarse, how.truncate, Some(&names)),
         false => interpolate::extended_i(pool, a, &strong, &coarse, how.truncate, Some(&names)),
     };
-    Ok(Some(NearTransfer { prolongation, own, ghosts: near.coarse_ghosts(&coarse)? }))
+    Ok(Some(NearTransfer::new(prolongation, own, near.coarse_ghosts(&coarse)?)))
 }
 
 /// Positions of a neighbourhood's nodes in a graph. Without `number` the graph has all nodes, in the same

@@ -1,7 +1,7 @@
 //! A level that several ranks share, and the transfer of vectors to and from the next level.
 
-use super::super::hierarchy::{Finest, Level, cut_for};
-use super::super::parts::{operator, own_part};
+use super::super::hierarchy::{Finest, Level};
+use super::super::parts::{cut_for, filter, operator, own_part};
 use super::super::smoother::{Smoother, Smoothing};
 use super::super::transfers::{Transfers, widened};
 use super::super::{Coarsen, MultilevelOptions, NearNull, Transfer};
@@ -192,7 +192,8 @@ pub(in super::super) fn level<S: Coarsen>(
     let (mut next, mut transfer) = (None, None);
     if let Some((mut share, p, near)) = made {
         let factors = profile::begin_inside(SetupPart::Factors);
-        let coarse = share.galerkin(&space, &terms)?;
+        let mut coarse = share.galerkin(&space, &terms)?;
+        filter(&space, &mut coarse, &options.coarsening);
         let orders = [order, coarse.block() * coarse.stages()];
         let whole = share.coarse.all() * orders[1] <= options.gather;
         next = Some(match whole {
@@ -204,7 +205,11 @@ pub(in super::super) fn level<S: Coarsen>(
         });
         drop(factors);
         let _product = profile::begin_inside(SetupPart::Product);
-        let matrices = Transfer { prolongation: p.clone(), restriction: share.restriction().clone() };
+        let matrices = Transfer {
+            prolongation: p.clone(),
+            restriction: share.restriction().clone(),
+            coarse: share.marks().to_vec(),
+        };
         let joint = Joint::new(&space, share, &p, orders, options.precision, whole)?;
         transfer = Some(Transfers::joint(&space, matrices, &terms, options.precision, joint)?);
     }
@@ -225,7 +230,8 @@ pub(in super::super) fn level<S: Coarsen>(
                 matches!(options.smoothing, Smoothing::Ildu { .. }).then(|| own_part(&terms)).transpose()?;
             let of = own.as_ref().unwrap_or(&terms);
             let cut = || cut_for(&space, of, finest.subdomains);
-            Some(Smoother::new(&space, of, options.smoothing, options.precision, cut)?)
+            let marks = transfer.as_ref().map_or(&[][..], |t| &t.matrices.coarse);
+            Some(Smoother::new(&space, of, options.smoothing, options.precision, marks, cut)?)
         }
     };
     let level = Level { space, terms, operator: Some(operator), shared, smoother, transfer, inverse: None };

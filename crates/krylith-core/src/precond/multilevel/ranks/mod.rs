@@ -16,6 +16,7 @@
 //! tentative T that belong to ghosts, so that P = (I − ω D⁻¹A) T is smoothed across borders.
 
 mod aggregate;
+mod air;
 mod choose;
 mod distinct;
 mod far;
@@ -51,6 +52,17 @@ pub struct NearTransfer {
     pub own: usize,
     /// Owner of each coarse node of another rank, and its number on that rank.
     pub ghosts: Vec<(u32, u32)>,
+    /// If R is not Pᵀ, the columns of R of own nodes, each as a row. These have the same columns as P.
+    pub columns: Option<Bsr>,
+    /// If R is not Pᵀ, true for each own node that is a coarse point; otherwise empty.
+    pub coarse: Vec<bool>,
+}
+
+impl NearTransfer {
+    /// Returns a transfer with R = Pᵀ.
+    pub(crate) fn new(prolongation: Bsr, own: usize, ghosts: Vec<(u32, u32)>) -> Self {
+        Self { prolongation, own, ghosts, columns: None, coarse: Vec::new() }
+    }
 }
 
 /// Coarsens all nodes on the host. Unsmoothed aggregation matches pairs only among each rank's own nodes.
@@ -63,7 +75,9 @@ pub(crate) fn transfer_by_ranks<S: Coarsen>(
 ) -> Result<Option<NearTransfer>> {
     let pool = space.host_threads();
     match how.kind {
-        CoarsenKind::Classical => return choose::transfer(&pool, couplings, how, level, near),
+        CoarsenKind::Classical | CoarsenKind::Air { .. } => {
+            return choose::transfer(&pool, couplings, how, level, near);
+        }
         CoarsenKind::Aggregation { smoothed: true } => {
             return aggregate::transfer(&pool, couplings, how, level, near);
         }
@@ -72,7 +86,7 @@ pub(crate) fn transfer_by_ranks<S: Coarsen>(
     let made = local_transfer(space, near.comm(), couplings, near.own, how, level)?;
     Ok(made.map(|made| {
         let own = made.prolongation.block_columns();
-        NearTransfer { prolongation: made.prolongation, own, ghosts: Vec::new() }
+        NearTransfer::new(made.prolongation, own, Vec::new())
     }))
 }
 
@@ -121,7 +135,7 @@ pub(super) fn local_near_null_transfer<S: Coarsen>(
 /// Returns a transfer that keeps every node.
 pub(super) fn unchanged(nodes: usize) -> Transfer {
     let identity = rows::identity(nodes);
-    Transfer { prolongation: identity.clone(), restriction: identity }
+    Transfer { prolongation: identity.clone(), restriction: identity, coarse: Vec::new() }
 }
 
 /// Returns true if some, but not all, nodes of all ranks are coarse points. On this rank `stay` of the `own`

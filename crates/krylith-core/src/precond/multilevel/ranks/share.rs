@@ -3,28 +3,30 @@
 //! If coarsening ignores couplings between ranks ([`Border`]), own rows of P have only own columns. Then R r
 //! and R A P need no sums over ranks.
 //!
-//! Otherwise let T be the coarse nodes from which own nodes and ghosts interpolate: own coarse nodes, then
-//! those of other ranks by global number. R = Pᵀ of own rows gives a sum for each node of T. A matrix S of
-//! zeros and ones adds the contributions of other ranks to own coarse nodes: b = S R r for a residual r, and
-//! A_c = S (R A P). In R A P, P has own rows and the rows of ghosts.
+//! Otherwise let T be the coarse nodes from which own nodes and ghosts interpolate, and to which own nodes
+//! restrict: own coarse nodes, then those of other ranks by global number. The columns of R of own nodes,
+//! which are Pᵀ of own rows or come from local solves (`air.rs`), give a sum for each node of T. A matrix S
+//! of zeros and ones adds the contributions of other ranks to own coarse nodes: b = S R r for a residual r,
+//! and A_c = S (R A P). In R A P, P has own rows and the rows of ghosts.
 
 use super::super::host::parallel::Rows;
 use super::super::{
     Border, Coarsen, CoarsenKind, Coarsening, NearNull, NearNullTransfer, Nodal, STALLED, Transfer,
 };
+use super::air::mirrored;
 use super::distinct::Distinct;
 use super::far::FarRows;
 use super::neighbourhood::{Neighbourhood, all_to_all};
 use super::rows::{append_ascending, fill_ascending};
 use super::runs::Runs;
 use super::{NearTransfer, local_near_null_transfer, local_transfer, unchanged};
-use crate::Result;
 use crate::comm::wire::{Array, MessageBuilder, Reader};
 use crate::comm::{Communicator, agree, largest};
 use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
 use crate::operator::Terms;
 use crate::partition::{Halo, Neighbour, RowNumbers};
+use crate::{Error, Result};
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -82,7 +84,8 @@ impl<'a> Interpolation<'a> {
 
 /// Data for computing R A P of a level repeatedly.
 pub(super) struct Share {
-    /// P of own rows and of the rows of ghosts, and R = Pᵀ of own rows. With `nodal`, P has only own rows.
+    /// P of own rows and of the rows of ghosts, and R with the columns of own nodes. With `nodal`, P has only
+    /// own rows.
     both: Transfer,
     /// P by nodes, with the rows of ghosts, if it was built from near-null vectors.
     nodal: Option<Box<dyn Nodal>>,
@@ -112,6 +115,14 @@ enum Made {
     Nodal(NearNullTransfer, Bsr),
     /// Own rows, with own columns followed by columns of other ranks.
     Global(NearTransfer),
+}
+
+/// R of own nodes.
+enum Split {
+    /// R, whose rows are own coarse nodes.
+    Local(Bsr),
+    /// The columns of R, or none if R is Pᵀ, and the marks of coarse points.
+    Global { columns_of_r: Option<Bsr>, marks: Vec<bool> },
 }
 
 impl Sums {
@@ -176,6 +187,17 @@ fn made<S: Coarsen>(space: &S, fine: &Fine, how: &Coarsening) -> Result<Option<M
         let made = local_near_null_transfer(space, comm, a, &couplings, near, how, depth)?;
         return Ok(made.map(|made| Made::Nodal(made, couplings)));
     }
+    if how.kind.is_air() {
+        if how.border == Border::Local {
+            return Err(Error::Unsupported(
+                "amg: coarsen=air needs couplings between ranks; leave out border=local".into(),
+            ));
+        }
+        let (couplings, halo) = mirrored(&space.host_threads(), comm, halo, &couplings)?;
+        let layers = layers(how, depth);
+        let (near, widened) = Neighbourhood::grow(space, comm, &halo, numbers, &couplings, layers)?;
+        return Ok(space.transfer_near(&widened, how, depth, &near)?.map(Made::Global));
+    }
     if is_local(comm, how.border, halo)? {
         let made = local_transfer(space, comm, &couplings, terms.block_rows(), how, depth)?;
         return Ok(made.map(Made::Local));
@@ -212,29 +234,35 @@ impl Share {
         }
         let far: Vec<u64> =
             far.iter().map(|&(owner, node)| coarse.begins[owner as usize] + u64::from(node)).collect();
-        let (first, local) = match made {
+        let (first, made) = match made {
             Made::Nodal(made, couplings) => {
                 return Self::nodal(space, fine, made, &couplings, coarse).map(Some);
             }
-            Made::Local(made) => (made.prolongation, Some(made.restriction)),
+            Made::Local(made) => (made.prolongation, Split::Local(made.restriction)),
             Made::Global(made) => {
                 let places = made.prolongation.block_columns();
-                (space.first_rows(&made.prolongation, n, places)?, None)
+                let first = space.first_rows(&made.prolongation, n, places)?;
+                (first, Split::Global { columns_of_r: made.columns, marks: made.coarse })
             }
         };
         let rows = space.rows_of(&first, &halo.send)?;
         let GhostRows { ghosts, below } = ghost_rows(comm, halo, &coarse, &rows, &far, 1)?;
         let columns = own + ghosts.len();
         let down = Arc::new(coarse.halo(comm, &ghosts)?);
-        let (p, restriction, sums, next) = match local {
-            Some(restriction) => (first, restriction, None, Some((ghosts.clone(), down.clone()))),
-            None => {
-                let p = space.renumbered(&first, &coarse.places(&far, &ghosts), columns)?;
-                let restriction = space.transposed(&p)?;
-                (p, restriction, Some(Sums::new(&down)), None)
+        let (p, restriction, marks, sums, next) = match made {
+            Split::Local(r) => (first, r, Vec::new(), None, Some((ghosts.clone(), down.clone()))),
+            Split::Global { columns_of_r, marks } => {
+                let places = coarse.places(&far, &ghosts);
+                let p = space.renumbered(&first, &places, columns)?;
+                let restriction = match &columns_of_r {
+                    None => space.transposed(&p)?,
+                    Some(of) => space.transposed(&space.renumbered(of, &places, columns)?)?,
+                };
+                (p, restriction, marks, Some(Sums::new(&down)), None)
             }
         };
-        let both = Transfer { prolongation: space.with_rows(&p, &below, columns)?, restriction };
+        let prolongation = space.with_rows(&p, &below, columns)?;
+        let both = Transfer { prolongation, restriction, coarse: marks };
         Ok(Some((Self { both, nodal: None, sums, down, ghosts, coarse, next }, p, None)))
     }
 
@@ -289,6 +317,11 @@ impl Share {
     /// Returns R of own rows.
     pub fn restriction(&self) -> &Bsr {
         &self.both.restriction
+    }
+
+    /// Returns the marks of coarse points among own nodes, if R is not Pᵀ.
+    pub fn marks(&self) -> &[bool] {
+        &self.both.coarse
     }
 
     /// Computes own rows of R A P for every term. Collective.
@@ -451,6 +484,7 @@ fn layers(how: &Coarsening, depth: usize) -> usize {
         CoarsenKind::Classical if depth < how.aggressive => 4,
         CoarsenKind::Classical => 1,
         CoarsenKind::Aggregation { .. } => 2,
+        CoarsenKind::Air { distance } => distance,
     }
 }
 

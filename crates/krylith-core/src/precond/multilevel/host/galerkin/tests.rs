@@ -30,7 +30,7 @@ fn other_values(a: &Bsr, seed: u64) -> Bsr {
 fn transfer(pool: &Pool, seed: u64, n: usize, m: usize) -> Transfer {
     let prolongation = sparse(seed, 1, n, m, 25);
     let restriction = transpose(pool, &prolongation).unwrap();
-    Transfer { prolongation, restriction }
+    Transfer { prolongation, restriction, coarse: Vec::new() }
 }
 
 /// Returns the dense matrix, with scalar rows ordered by (node, component).
@@ -165,7 +165,7 @@ fn new_values_and_threads_give_the_same_bits() {
         let alone = Pool::new(1);
         let prolongation = local(21, n, m, 1);
         let restriction = transpose(&alone, &prolongation).unwrap();
-        let t = Transfer { prolongation, restriction };
+        let t = Transfer { prolongation, restriction, coarse: Vec::new() };
         let a = local(31, n, n, block);
         let (old, new) = (Terms::bsr(&a), other_values(&a, 77));
         let new = Terms::bsr(&new);

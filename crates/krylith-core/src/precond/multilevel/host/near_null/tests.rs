@@ -106,7 +106,7 @@ fn tentative_columns_span_the_vectors() {
             let at = |e: usize| if e / k / b == 7 { 0.0 } else { near.numbers(&pool)[e] };
             let wanted = Whole(n * b, k, (0..n * b * k).map(at).collect());
             assert!(spanned.difference(&wanted) < 1e-13, "{b} {k}");
-            let Transfer { prolongation, restriction } = t.transfer();
+            let Transfer { prolongation, restriction, .. } = t.transfer();
             assert_eq!(Whole::of(&prolongation).difference(&whole), 0.0, "{b} {k}");
             assert_eq!(Whole::of(&restriction).difference(&whole.turned()), 0.0, "{b} {k}");
         }
