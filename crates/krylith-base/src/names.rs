@@ -60,6 +60,7 @@ pub const ELSEWHERE: [(&str, Words); 5] = [
                 "split",
             ),
             (&["cprw", "mgr", "two stage"], "cpr"),
+            (&["patch", "pcpatch", "braess sarazin"], "vanka"),
             (&["ams", "ads", "hx", "hiptmair xu", "pmg", "p multigrid", "auxiliary"], "aux"),
         ],
     ),

@@ -112,7 +112,9 @@ options! {
          factors (most=N). `none` is the identity. `P+Q` adds two preconditioners. `P then Q` applies Q to \
          the residual that P leaves. `symmetric(P then Q)` applies P once more at the end, as `cg` needs. \
          `split(u: P, p: Q; schur=upper, S=NAME)` gives each field its own preconditioner. `cpr(p: P)` \
-         corrects only the field p. `aux(NAME: P)` corrects in the range of the matrix NAME. `cg(P; \
+         corrects only the field p. `aux(NAME: P)` corrects in the range of the matrix NAME. `vanka` solves \
+         local systems around the constraints of a saddle point (kind=diagonal|full, field=NAME, damping=W, \
+         precision=f64|f32). `cg(P; \
          iterations=N)` and `chebyshev(P; degree=N,low=R)` make a fixed number of iterations with the \
          preconditioner P. The guide explains all keys.";
 

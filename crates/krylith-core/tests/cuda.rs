@@ -1,7 +1,6 @@
 //! The conformance tests on a GPU; skipped, and said so, where there is none.
 
 #![cfg(feature = "cuda")]
-
 mod common;
 mod conformance;
 mod gpus;
@@ -9,7 +8,7 @@ mod gpus;
 use conformance::lender::Application;
 use conformance::memory::Lender;
 use conformance::{BICGSTABS, bicgstab_with, solve_with};
-use conformance::{cpr, csr, fields, fields_ranks, near_null, singular, solver, stages};
+use conformance::{cpr, csr, fields, fields_ranks, near_null, singular, solver, stages, vanka};
 use gpus::*;
 use krylith_core::device::cpu::Cpu;
 use krylith_core::device::cuda::{Cuda, Device, Transport, devices};
@@ -251,6 +250,7 @@ fn main() {
         first!(fields::aux_matches_dense_algebra),
         first!(fields::inner_solves_match_dense_algebra),
         first!(fields::saddle_points_are_solved),
+        first!(vanka::local_systems_match_dense_algebra),
         first!(stages::stages_match_dense_algebra),
         first!(stages::stages_of_stokes_are_solved),
         first!(stages::splits_of_stages_match_dense_algebra),

@@ -12,6 +12,7 @@
 //! | [`Schwarz`] | `ras` | incomplete factors of overlapping subdomains |
 //! | [`Multilevel`] | `amg` | algebraic multigrid |
 //! | [`Stage`] | `stage` | the stages of a Kronecker system, one after the other |
+//! | [`Vanka`] | `vanka` | local systems around the constraints of a saddle point |
 //! | `SparseLu` | `lu` | direct factors (feature `lu`) |
 //! | `Split` | `split(…)` | a preconditioner for each field of a coupled system |
 //! | `Correction` | `cpr(…)`, `aux(…)` | a correction of one field, or in an auxiliary space |
@@ -42,6 +43,7 @@ pub(crate) mod stage;
 #[doc(hidden)]
 pub mod testing;
 pub(crate) mod untouched;
+mod vanka;
 
 use crate::space::SweepSource;
 
@@ -78,20 +80,36 @@ pub use schwarz::{
 };
 pub use spec::{
     AmgSpec, AuxSpec, CprSpec, Decouple, IlduSpec, InnerMethod, InnerSpec, LuSpec, PrecondSpec, RasSpec,
-    SchurSpec, SplitForm, SplitSpec, TileSpec,
+    SchurSpec, SplitForm, SplitSpec, TileSpec, VankaSpec,
 };
 pub use split::SWEEPS as SPLIT_SWEEPS;
 pub(crate) use split::split_scale;
 pub use stage::{SWEEPS as STAGE_SWEEPS, Stage, StageOptions, lower_factor};
 pub(crate) use untouched::Known;
+pub(crate) use vanka::Rows;
+pub use vanka::{
+    Inverses, PatchProduct, PatchProducts, Patches, SWEEPS as VANKA_SWEEPS, Vanka, VankaKind, VankaOptions,
+};
 
 /// The vector passes of every preconditioner: the kernels that a device compiles.
-pub const ALL_SWEEPS: [&[SweepSource]; 10] = {
+pub const ALL_SWEEPS: [&[SweepSource]; 11] = {
     let [smoothers, cycles, set_ups] = MULTILEVEL_SWEEPS;
     let [equilibrated, compose, stage, schwarz] =
         [EQUILIBRATED_SWEEPS, COMPOSE_SWEEPS, STAGE_SWEEPS, SCHWARZ_SWEEPS];
-    let [inner, split] = [INNER_SWEEPS, SPLIT_SWEEPS];
-    [equilibrated, compose, stage, schwarz, untouched::SWEEPS, smoothers, cycles, set_ups, inner, split]
+    let [inner, split, vanka] = [INNER_SWEEPS, SPLIT_SWEEPS, VANKA_SWEEPS];
+    [
+        equilibrated,
+        compose,
+        stage,
+        schwarz,
+        untouched::SWEEPS,
+        smoothers,
+        cycles,
+        set_ups,
+        inner,
+        split,
+        vanka,
+    ]
 };
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ mod ras;
 mod split;
 #[cfg(test)]
 mod tests;
+mod vanka;
 
 pub use amg::AmgSpec;
 pub(crate) use amg::kind_name;
@@ -24,6 +25,7 @@ pub use lu::LuSpec;
 pub use ras::RasSpec;
 pub(crate) use ras::{factor_name, solve_name};
 pub use split::{AuxSpec, CprSpec, InnerMethod, InnerSpec, SchurSpec, SplitForm, SplitSpec};
+pub use vanka::VankaSpec;
 
 use super::{TileFactor, TileShape};
 use crate::matrix::MAX_BLOCK;
@@ -83,6 +85,8 @@ pub enum PrecondSpec {
     Aux(AuxSpec),
     /// An inner solve with a fixed number of iterations.
     Inner(InnerSpec),
+    /// Local systems around the constraints of a saddle point.
+    Vanka(VankaSpec),
 }
 
 /// Parameters of `block-jacobi`.
@@ -216,6 +220,7 @@ impl std::str::FromStr for PrecondSpec {
             "ildu" | "ildu0" => IlduSpec::read(name, parameters).map(PrecondSpec::Ildu),
             "stage" => IlduSpec::read(name, parameters).map(PrecondSpec::Stage),
             "ras" => RasSpec::read(parameters).map(PrecondSpec::Ras),
+            "vanka" => VankaSpec::read(parameters).map(PrecondSpec::Vanka),
             "amg" => AmgSpec::read(name, parameters).map(PrecondSpec::Amg),
             "coarse" => AmgSpec::read(name, parameters).map(PrecondSpec::Coarse),
             "ilu0" => Err(Error::invalid(
@@ -237,6 +242,7 @@ impl std::str::FromStr for PrecondSpec {
                      smoother=jacobi|chebyshev|ildu|ffc,sweeps=N,degree=N,coarsest=N,levels=N,precision=f64|f32]",
                     "coarse[:the same keys]",
                     "lu[:most=N]",
+                    "vanka[:kind=diagonal|full,field=NAME,damping=W,precision=f64|f32]",
                     "`P+Q`, `P then Q` and `symmetric(P then Q)` of them",
                     "split(FIELD: P, FIELD: Q[; form=diagonal|lower|upper|full or schur=…,S=NAME])",
                     "cpr(FIELD: P[; decouple=quasi-impes|impes(NAME)|row-sums|none])",
@@ -330,6 +336,7 @@ impl std::fmt::Display for PrecondSpec {
             PrecondSpec::Cpr(cpr) => write!(f, "{cpr}"),
             PrecondSpec::Aux(aux) => write!(f, "{aux}"),
             PrecondSpec::Inner(inner) => write!(f, "{inner}"),
+            PrecondSpec::Vanka(vanka) => vanka.spelt(f),
         }
     }
 }
@@ -364,10 +371,12 @@ impl PrecondSpec {
         }
     }
 
-    /// Returns true if it names fields of the system.
+    /// Returns true if it names fields of the system, or looks for its constraints.
     pub(crate) fn names_fields(&self) -> bool {
-        matches!(self, PrecondSpec::Split(_) | PrecondSpec::Cpr(_) | PrecondSpec::Aux(_))
-            || self.parts().into_iter().any(Self::names_fields)
+        matches!(
+            self,
+            PrecondSpec::Split(_) | PrecondSpec::Cpr(_) | PrecondSpec::Aux(_) | PrecondSpec::Vanka(_)
+        ) || self.parts().into_iter().any(Self::names_fields)
     }
 
     /// Returns the same preconditioner with every sweep in a fixed order, which is bitwise reproducible.
@@ -431,6 +440,7 @@ impl PrecondSpec {
             | PrecondSpec::Split(_)
             | PrecondSpec::Cpr(_)
             | PrecondSpec::Aux(_)
+            | PrecondSpec::Vanka(_)
             | PrecondSpec::Lu(_) => None,
             PrecondSpec::Inner(inner) => inner.precond.subdomains(order),
             PrecondSpec::Stages(of) => of.subdomains(order),

@@ -18,13 +18,14 @@ use crate::device::cuda::scan::scan_columns;
 use crate::device::cuda::schwarz;
 use crate::device::cuda::structure::structure;
 use crate::device::cuda::tiling::tiling_cut;
+use crate::device::cuda::vanka::vanka_patches;
 use crate::device::cuda::vectors::{bases, step, sweep};
 use crate::method::{KERNELS, MethodName, MethodSpec};
 use crate::operator::{Terms, mixing};
 use crate::options::Options;
 use crate::precond::{
     COMPOSE_SWEEPS, CYCLE_STEPS, EQUILIBRATED_SWEEPS, INNER_STEPS, INNER_SWEEPS, MULTILEVEL_SWEEPS, NearNull,
-    PrecondSpec, SCHWARZ_SWEEPS, SPLIT_SWEEPS, STAGE_SWEEPS, Smoothing, TileFactor,
+    PrecondSpec, SCHWARZ_SWEEPS, SPLIT_SWEEPS, STAGE_SWEEPS, Smoothing, TileFactor, VANKA_SWEEPS, VankaKind,
 };
 use crate::problem::LocalProblem;
 use crate::solver::fallbacks::{Attempt, Costs, Seen, attempts};
@@ -245,6 +246,14 @@ fn add_preconditioner(
             add_preconditioner(&aux.precond, terms, precision, all);
             all.extend(assemble::likely());
         }
+        PrecondSpec::Vanka(vanka) => {
+            let precision = vanka.precision.unwrap_or(precision);
+            all.extend(sweeps(VANKA_SWEEPS));
+            all.extend(CsrShape::choose(precision).both());
+            if vanka.kind == VankaKind::Full {
+                all.push(vanka_patches::of(precision).into());
+            }
+        }
         PrecondSpec::Inner(inner) => {
             add_preconditioner(&inner.precond, terms, precision, all);
             all.extend(sweeps(INNER_SWEEPS));
@@ -294,6 +303,7 @@ mod tests {
                 "precond=split(u: amg, p: jacobi; S=selfp)",
                 "precond=cpr(p: amg) then ildu",
                 "precond=aux(P: amg)",
+                "precond=vanka:kind=full,precision=f32",
             ] {
                 for n in [5, 3000] {
                     let (_, all) = wanted(&diagonal(b, n), text);

@@ -19,6 +19,7 @@ mod schwarz;
 mod split;
 mod stages;
 mod tiles;
+mod vanka;
 
 use auxiliary::Auxiliary;
 use cpr::FirstStage;
@@ -154,6 +155,7 @@ fn by_name<S: SolverSpace>(
         PrecondSpec::Cpr(spec) => cpr::build(space, terms, local, spec, precision, notes),
         PrecondSpec::Aux(spec) => auxiliary::build(space, terms, local, spec, precision, notes),
         PrecondSpec::Inner(spec) => inner(space, terms, local, spec, precision, a, notes),
+        PrecondSpec::Vanka(spec) => vanka::build(space, terms, local, spec, precision),
         PrecondSpec::Auto => auto(space, terms, local, precision, notes),
     }
 }

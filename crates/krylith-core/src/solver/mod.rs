@@ -64,7 +64,9 @@ use crate::memory::{Numbers, NumbersMut};
 use crate::operator::{PointBlockSum, SharedRows, Terms};
 use crate::options::{DeviceSpec, Options};
 use crate::precond::assemble::Assemble;
-use crate::precond::{BlockDiagonal, Coarsen, Factors, SchwarzFactors, SubdomainFactors, TileFactors};
+use crate::precond::{
+    BlockDiagonal, Coarsen, Factors, PatchProducts, SchwarzFactors, SubdomainFactors, TileFactors,
+};
 use crate::problem::Problem;
 use crate::profile;
 use crate::space::{Gather, Transfer};
@@ -113,6 +115,7 @@ pub trait SolverSpace:
     + Transfer
     + Gather
     + Assemble
+    + PatchProducts
     + SharedRows
     + Sized
     + 'static

@@ -1,6 +1,6 @@
 //! Preconditioners of coupled systems on the CPU.
 
-use crate::conformance::{cpr, fields, fields_ranks, stages};
+use crate::conformance::{cpr, fields, fields_ranks, stages, vanka};
 
 #[test]
 fn splits_match_dense_algebra() {
@@ -70,4 +70,29 @@ fn stages_of_stokes_are_solved() {
 #[test]
 fn splits_of_stages_match_dense_algebra() {
     stages::splits_of_stages_match_dense_algebra("cpu");
+}
+
+#[test]
+fn local_systems_match_dense_algebra() {
+    vanka::local_systems_match_dense_algebra("cpu");
+}
+
+#[test]
+fn ranks_have_local_systems_of_their_own() {
+    vanka::ranks_have_local_systems_of_their_own("cpu");
+}
+
+#[test]
+fn patches_solve_saddle_points() {
+    vanka::patches_solve_saddle_points("cpu");
+}
+
+#[test]
+fn threads_do_not_matter_to_patches() {
+    vanka::threads_do_not_matter();
+}
+
+#[test]
+fn wrong_constraints_are_named() {
+    vanka::wrong_constraints_are_named("cpu");
 }

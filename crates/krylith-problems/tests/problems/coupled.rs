@@ -311,3 +311,16 @@ fn other_preconditioners_take_few_iterations() {
     iterations(["oseen:2x2x2", "oseen:4x4x4"], &part("lsc"), 45);
     iterations(["oseen:2x2x2,reynolds=20", "oseen:4x4x4,reynolds=20"], &part("pcd(Fp, Lp, Mp)"), 65);
 }
+
+/// Local systems need neither a mass matrix nor a hierarchy, but their iterations grow with the mesh.
+#[test]
+fn local_systems_solve_stokes() {
+    for (spec, precond, most) in [
+        ("taylor-hood:4x4x4", "vanka", 130),
+        ("taylor-hood:4x4x4", "vanka:kind=full", 70),
+        ("rt0:6x6x6,contrast=100", "vanka:kind=full", 150),
+    ] {
+        let (_, count) = solve(&generate(spec).unwrap(), precond, 1e-8);
+        assert!(count <= most, "{spec}, {precond}: {count} iterations, at most {most} expected");
+    }
+}

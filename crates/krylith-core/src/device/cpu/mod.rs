@@ -19,6 +19,7 @@ mod residual;
 mod schwarz;
 mod space;
 mod transfer;
+mod vanka;
 
 pub use basis::CpuBasis;
 pub use block_tiles::CpuTiles;

@@ -60,6 +60,7 @@ mod staging;
 pub(crate) mod structure;
 mod tiles;
 pub(crate) mod tiling;
+pub(crate) mod vanka;
 pub(crate) mod vectors;
 mod versions;
 mod waiting;

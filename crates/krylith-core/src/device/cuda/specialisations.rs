@@ -8,7 +8,9 @@ use super::launch::{File, Set};
 use super::{
     assemble, block, block_tiles, csr, csr_halo, cut, dia, diagonal, driver, exchange, factors, multilevel,
 };
-use super::{held, part, passes, product, replicated, resident, scan, schwarz, structure, tiling, vectors};
+use super::{
+    held, part, passes, product, replicated, resident, scan, schwarz, structure, tiling, vanka, vectors,
+};
 use crate::space::Precision;
 use std::collections::HashSet;
 
@@ -65,6 +67,7 @@ const FILES: &[&File] = &[
     &schwarz::SCHWARZ_SOLVE,
     &structure::STRUCTURE,
     &tiling::TILING,
+    &vanka::VANKA,
     &vectors::APPEND,
     &vectors::COMBINE,
     &vectors::PROJECT,

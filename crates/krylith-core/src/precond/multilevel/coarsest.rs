@@ -130,7 +130,7 @@ impl<S: Coarsen> Inverse<S> {
 /// Returns the inverse of a sum of terms, row-major, and the number of equations that were left out.
 fn invert(terms: &Terms) -> Result<(Vec<f64>, usize)> {
     let n = terms.rows();
-    let mut inverse = Lu::new(n, dense(terms)).inverse();
+    let mut inverse = inverse_of(n, dense(terms));
     if inverse.0.par_iter().any(|v| !v.is_finite()) {
         return Err(Error::invalid(format!(
             "amg: numbers overflow in the inverse of the coarsest level ({n} unknowns); scale the system, \
@@ -159,6 +159,12 @@ pub(super) fn dense(terms: &Terms) -> Vec<f64> {
         }
     }
     out
+}
+
+/// Returns the inverse of a row-major matrix of order n, and the number of equations that were left out
+/// because the matrix is singular.
+pub(crate) fn inverse_of(n: usize, a: Vec<f64>) -> (Vec<f64>, usize) {
+    Lu::new(n, a).inverse()
 }
 
 /// The factorisation P S A S = L U.

@@ -40,6 +40,7 @@ impl PrecondSpec {
             | PrecondSpec::Stage(_)
             | PrecondSpec::Stages(_)
             | PrecondSpec::Ras(_)
+            | PrecondSpec::Vanka(_)
             | PrecondSpec::Cpr(_) => false,
         }
     }

@@ -58,6 +58,12 @@ impl PrecondSpec {
             }
             PrecondSpec::Cpr(cpr) => cpr.precond.memory(terms, precision) / order.max(1) + 24 * n,
             PrecondSpec::Aux(aux) => aux.precond.memory(terms, precision) + 24 * n,
+            // The couplings of the constraints, twice. Dense inverses are checked after the analysis.
+            PrecondSpec::Vanka(vanka) => {
+                let stored: u64 = terms.terms.iter().map(|t| t.1.stored() as u64).sum();
+                let width = vanka.precision.unwrap_or(precision).bytes() as u64;
+                stored * (width + 4) + 24 * n
+            }
             PrecondSpec::Inner(inner) => inner.precond.memory(terms, precision) + 32 * n,
         }
     }
