@@ -114,7 +114,7 @@ options! {
          `split(u: P, p: Q; schur=upper, S=NAME)` gives each field its own preconditioner. `cpr(p: P)` \
          corrects only the field p. `aux(NAME: P)` corrects in the range of the matrix NAME. `vanka` solves \
          local systems around the constraints of a saddle point (kind=diagonal|full, field=NAME, damping=W, \
-         precision=f64|f32). `cg(P; \
+         precision=f64|f32, levels=N, sweeps=N). `cg(P; \
          iterations=N)` and `chebyshev(P; degree=N,low=R)` make a fixed number of iterations with the \
          preconditioner P. The guide explains all keys.";
 

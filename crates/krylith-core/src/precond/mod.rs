@@ -65,11 +65,11 @@ pub(crate) use jacobi::{BAD_BLOCKS, bad_block};
 pub use jacobi::{BlockDiagonal, BlockJacobi, invert_block};
 #[cfg(feature = "lu")]
 pub use lu::SparseLu;
-pub(crate) use multilevel::Finest;
 pub use multilevel::{
     Border, CYCLE_STEPS, Coarsen, CoarsenKind, Coarsening, Cycle, Direction, Fused, Level, MULTILEVEL_SWEEPS,
     Multilevel, MultilevelOptions, NearNull, Smoothing, Transfer,
 };
+pub(crate) use multilevel::{Finest, Inverse as CoarsestInverse};
 pub use null_space::NullSpace;
 pub(crate) use preconditioner::{Boxed, SharedOperator};
 pub use preconditioner::{PrecondInfo, Preconditioner, Value};
@@ -86,10 +86,10 @@ pub use split::SWEEPS as SPLIT_SWEEPS;
 pub(crate) use split::split_scale;
 pub use stage::{SWEEPS as STAGE_SWEEPS, Stage, StageOptions, lower_factor};
 pub(crate) use untouched::Known;
-pub(crate) use vanka::Rows;
 pub use vanka::{
     Inverses, PatchProduct, PatchProducts, Patches, SWEEPS as VANKA_SWEEPS, Vanka, VankaKind, VankaOptions,
 };
+pub(crate) use vanka::{Rows, VankaCycle, VankaLevel};
 
 /// The vector passes of every preconditioner: the kernels that a device compiles.
 pub const ALL_SWEEPS: [&[SweepSource]; 11] = {

@@ -242,7 +242,7 @@ impl std::str::FromStr for PrecondSpec {
                      smoother=jacobi|chebyshev|ildu|ffc,sweeps=N,degree=N,coarsest=N,levels=N,precision=f64|f32]",
                     "coarse[:the same keys]",
                     "lu[:most=N]",
-                    "vanka[:kind=diagonal|full,field=NAME,damping=W,precision=f64|f32]",
+                    "vanka[:kind=diagonal|full,field=NAME,damping=W,precision=f64|f32,levels=N,sweeps=N]",
                     "`P+Q`, `P then Q` and `symmetric(P then Q)` of them",
                     "split(FIELD: P, FIELD: Q[; form=diagonal|lower|upper|full or schur=…,S=NAME])",
                     "cpr(FIELD: P[; decouple=quasi-impes|impes(NAME)|row-sums|none])",
@@ -352,6 +352,7 @@ impl PrecondSpec {
             | PrecondSpec::Inner(_)
             | PrecondSpec::Lu(_) => true,
             PrecondSpec::Sum(parts) => parts.iter().any(Self::multiplies),
+            PrecondSpec::Vanka(vanka) => vanka.has_levels(),
             _ => false,
         }
     }

@@ -6,6 +6,7 @@
 mod auxiliary;
 mod compose;
 mod cpr;
+mod fieldwise;
 mod ghosts;
 mod given;
 #[cfg(feature = "lu")]
@@ -23,6 +24,7 @@ mod vanka;
 
 use auxiliary::Auxiliary;
 use cpr::FirstStage;
+use fieldwise::Fieldwise;
 use split::Fielded;
 
 use crate::comm::{self, Communicator, agree};
@@ -155,7 +157,7 @@ fn by_name<S: SolverSpace>(
         PrecondSpec::Cpr(spec) => cpr::build(space, terms, local, spec, precision, notes),
         PrecondSpec::Aux(spec) => auxiliary::build(space, terms, local, spec, precision, notes),
         PrecondSpec::Inner(spec) => inner(space, terms, local, spec, precision, a, notes),
-        PrecondSpec::Vanka(spec) => vanka::build(space, terms, local, spec, precision),
+        PrecondSpec::Vanka(spec) => vanka::build(space, terms, local, spec, precision, a),
         PrecondSpec::Auto => auto(space, terms, local, precision, notes),
     }
 }
@@ -475,7 +477,14 @@ macro_rules! applied_as {
         }
     )*};
 }
-applied_as!(SmallJacobi.jacobi, Scaled.scaled, Auxiliary.correction, FirstStage.correction, Fielded.split);
+applied_as!(
+    SmallJacobi.jacobi,
+    Scaled.scaled,
+    Auxiliary.correction,
+    FirstStage.correction,
+    Fielded.split,
+    Fieldwise.cycle
+);
 
 impl<S: SolverSpace> Preconditioner<S> for SmallJacobi<S> {
     fn update_values(&mut self, space: &S, terms: &Terms, _: TermValues) -> Result<()> {

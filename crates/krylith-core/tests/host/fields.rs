@@ -88,6 +88,11 @@ fn patches_solve_saddle_points() {
 }
 
 #[test]
+fn levels_solve_saddle_points() {
+    vanka::levels_solve_saddle_points("cpu");
+}
+
+#[test]
 fn threads_do_not_matter_to_patches() {
     vanka::threads_do_not_matter();
 }

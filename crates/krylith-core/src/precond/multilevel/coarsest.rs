@@ -34,7 +34,7 @@ const EQUAL: f64 = 1e-12;
 const PANEL: usize = 32;
 
 /// The inverse A⁻¹ of the last level, as an operator.
-pub(super) enum Inverse<S: Coarsen> {
+pub(crate) enum Inverse<S: Coarsen> {
     /// The dense inverse, and the number of linearly dependent equations that were left out.
     Dense(PointBlock<S>, usize),
     /// Sparse direct factors.

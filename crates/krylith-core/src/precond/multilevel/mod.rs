@@ -31,7 +31,7 @@ pub(crate) mod ranks;
 mod smoother;
 mod transfers;
 
-pub(crate) use coarsest::inverse_of;
+pub(crate) use coarsest::{Inverse, inverse_of};
 pub use cycle::{Cycle, STEPS as CYCLE_STEPS};
 pub(crate) use hierarchy::Finest;
 pub use hierarchy::{Level, Multilevel};

@@ -1,7 +1,7 @@
 //! The text form of patches around constraints, such as `vanka:kind=full,field=p,precision=f32`.
 
 use super::super::VankaKind;
-use crate::names::{named, unknown};
+use crate::names::{named, unknown, whole_number};
 use crate::space::Precision;
 use crate::{Error, Result};
 use std::fmt;
@@ -28,9 +28,16 @@ pub struct VankaSpec {
     pub damping: Option<f64>,
     /// Storage of the local inverses; by default that of the solve.
     pub precision: Option<Precision>,
+    /// Largest number of levels of a V-cycle that local systems smooth; by default there is one.
+    pub levels: Option<usize>,
+    /// Smoothing steps before a coarse correction, and after it.
+    pub sweeps: Option<usize>,
 }
 
-const KEYS: [&str; 4] = ["kind", "field", "damping", "precision"];
+const KEYS: [&str; 6] = ["kind", "field", "damping", "precision", "levels", "sweeps"];
+
+/// Largest numbers of levels and sweeps. Higher numbers are a mistake.
+const MOST: usize = 1000;
 
 impl VankaSpec {
     pub(super) fn read(parameters: Vec<(&str, &str)>) -> Result<Self> {
@@ -38,7 +45,17 @@ impl VankaSpec {
         for (key, value) in parameters {
             vanka.set(key, value).map_err(|e| Error::invalid(format!("vanka:{key}={value}: {e}")))?;
         }
-        Ok(vanka)
+        match vanka.sweeps {
+            Some(sweeps) if !vanka.has_levels() => Err(Error::invalid(format!(
+                "vanka:sweeps={sweeps}: only levels have sweeps; give levels too, such as levels=20, or omit sweeps"
+            ))),
+            _ => Ok(vanka),
+        }
+    }
+
+    /// Returns true if there are coarse levels.
+    pub(crate) fn has_levels(&self) -> bool {
+        self.levels.is_some_and(|levels| levels > 1)
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
@@ -52,6 +69,8 @@ impl VankaSpec {
                 self.damping = Some(damping.ok_or_else(expected)?);
             }
             "precision" => self.precision = Some(value.parse()?),
+            "levels" => self.levels = Some(whole_number(value, 1, MOST)?),
+            "sweeps" => self.sweeps = Some(whole_number(value, 1, MOST)?),
             _ => return unknown("key of vanka", key, &KEYS),
         }
         Ok(())
@@ -76,6 +95,8 @@ impl VankaSpec {
         keys.extend(self.field.iter().map(|field| format!("field={field}")));
         keys.extend(self.damping.map(|damping| format!("damping={damping}")));
         keys.extend(self.precision.map(|precision| format!("precision={precision}")));
+        keys.extend(self.levels.map(|levels| format!("levels={levels}")));
+        keys.extend(self.sweeps.map(|sweeps| format!("sweeps={sweeps}")));
         let colon = if keys.is_empty() { "" } else { ":" };
         write!(f, "vanka{colon}{}", keys.join(","))
     }
@@ -87,14 +108,19 @@ mod tests {
 
     #[test]
     fn vanka_is_read_and_written() {
-        for text in ["vanka", "vanka:kind=full,field=p,damping=0.7,precision=f32", "vanka then vanka:field=q"]
-        {
+        for text in [
+            "vanka",
+            "vanka:kind=full,field=p,damping=0.7,precision=f32,levels=9,sweeps=1",
+            "vanka then vanka:field=q",
+        ] {
             assert_eq!(text.parse::<PrecondSpec>().unwrap().to_string(), text);
         }
         assert_eq!("vanka:kind=diagonal".parse::<PrecondSpec>().unwrap().to_string(), "vanka");
         for (text, words) in [
             ("vanka:kind=dense", "unknown kind `dense`; the known ones are diagonal, full"),
             ("vanka:damping=0", "vanka:damping=0: expected a positive number"),
+            ("vanka:levels=0", "vanka:levels=0: expected a whole number from 1"),
+            ("vanka:sweeps=2", "vanka:sweeps=2: only levels have sweeps; give levels too"),
             ("vanka:field=", "expected the name of a field"),
             ("vanka:precision=f16", "vanka:precision=f16"),
             ("vanka:omega=1", "unknown key of vanka `omega`; the known ones are kind, field, damping"),

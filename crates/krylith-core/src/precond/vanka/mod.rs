@@ -17,8 +17,10 @@
 //! Traffic of one application: the inverses, or both couplings once; 24 bytes per unknown of a patch for
 //! `full`; and 32 bytes per unknown.
 
+mod cycle;
 mod patches;
 
+pub(crate) use cycle::{VankaCycle, VankaLevel};
 pub(crate) use patches::Rows;
 pub use patches::{Inverses, Patches};
 

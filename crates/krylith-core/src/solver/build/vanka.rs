@@ -1,15 +1,17 @@
 //! Builds patches around constraints: which rows are constraints, and the limit of their memory.
 
+use super::fieldwise::{self, LevelField};
 use super::part::OwnField;
-use super::{Boxed, PrecondInfo, Value};
+use super::{Boxed, PrecondInfo, SharedOperator, Value};
 use crate::comm::agree;
+use crate::fields::Field;
 use crate::operator::{TermValues, Terms};
 use crate::precond::{Patches, Rows, Vanka, VankaKind, VankaOptions, VankaSpec};
 use crate::problem::LocalProblem;
 use crate::profile::{self, SetupPart};
 use crate::solver::{SolverSpace, host};
 use crate::space::Precision;
-use crate::text::{bytes, plural, seconds};
+use crate::text::{bytes, count, plural, seconds};
 use crate::{Error, Result};
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,6 +23,7 @@ pub(super) fn build<S: SolverSpace>(
     local: &LocalProblem,
     spec: &VankaSpec,
     precision: Precision,
+    a: &SharedOperator<S>,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let (comm, start) = (space.comm(), Instant::now());
     if terms.terms.len() * terms.stages() != 1 {
@@ -34,6 +37,8 @@ pub(super) fn build<S: SolverSpace>(
     let values = host[0].map_or(&[][..], |(_, values)| values);
     let rows = Rows { a: &terms.terms[0].1, values };
     let (constraints, why) = constraints(local, spec, rows)?;
+    let fields =
+        if spec.has_levels() { level_fields(local, &constraints, rows.a.rows())? } else { Vec::new() };
     let patches = agree(comm, Patches::new(rows, constraints))?;
     drop(analysis);
     let _factors = profile::begin(SetupPart::Factors);
@@ -50,7 +55,7 @@ pub(super) fn build<S: SolverSpace>(
     comm.sum(&mut sums)?;
     let [patches, numbers, matrix, alone] = sums;
     let largest = crate::comm::largest(comm, largest as f64)? as usize;
-    let info = PrecondInfo {
+    let mut info = PrecondInfo {
         name: "vanka".into(),
         parameters: vec![
             ("kind".to_string(), Value::Text(spec.kind.name().into())),
@@ -71,7 +76,46 @@ pub(super) fn build<S: SolverSpace>(
         )],
         ..PrecondInfo::default()
     };
+    if let Some(most) = spec.levels.filter(|_| spec.has_levels()) {
+        let sweeps = spec.sweeps.unwrap_or(SWEEPS);
+        let (made, sizes) = fieldwise::build(space, terms, a, fields, (options, sweeps, most), p)?;
+        info.parameters.extend([
+            ("levels".to_string(), Value::Count(sizes.unknowns.len() as u64)),
+            ("sweeps".into(), Value::Count(sweeps as u64)),
+        ]);
+        info.numbers = sizes.numbers as f64;
+        info.text = format!("V-cycle of all fields, smoothed by {}", info.text);
+        let unknowns: Vec<String> = sizes.unknowns.into_iter().map(count).collect();
+        info.details.push(format!("levels of {} unknowns", unknowns.join(", ")));
+        return Ok((Some(Box::new(made)), info));
+    }
     Ok((Some(Box::new(p)), info))
+}
+
+/// Default number of smoothing steps before and after a coarse correction. One step needs 1.6 to 3 times the
+/// iterations of two.
+const SWEEPS: usize = 2;
+
+/// Returns the fields of the finest level: those of the system, or the constraints and the others.
+fn level_fields(local: &LocalProblem, constraints: &[u32], n: usize) -> Result<Vec<LevelField>> {
+    if local.terms.halo.is_some() {
+        return Err(Error::Unsupported(
+            "vanka:levels=N needs the whole system on one rank or GPU; leave levels out, or use split".into(),
+        ));
+    }
+    let is_constraint = |i: u32| constraints.binary_search(&i).is_ok();
+    let fields = local.fields.all();
+    if fields.is_empty() {
+        let others = (0..n as u32).filter(|i| !is_constraint(*i)).collect();
+        let field = |unknowns, is_constraint| LevelField { unknowns, block: 1, is_constraint };
+        return Ok(vec![field(others, false), field(constraints.to_vec(), true)]);
+    }
+    let of = |field: &Field| {
+        let unknowns = field.unknowns().to_vec();
+        let is_constraint = unknowns.first().is_some_and(|&i| is_constraint(i));
+        LevelField { unknowns, block: field.block(), is_constraint }
+    };
+    Ok(fields.iter().map(of).collect())
 }
 
 /// Returns the constraints among own rows, in ascending order, and their description. Collective.
@@ -133,7 +177,7 @@ fn with_other_signs(counts: &[f64]) -> Vec<usize> {
 }
 
 /// Refuses dense inverses that need more than half of the free memory of the host, which computes them.
-fn fits(patches: &Patches, options: VankaOptions) -> Result<()> {
+pub(super) fn fits(patches: &Patches, options: VankaOptions) -> Result<()> {
     let needed = (patches.dense_numbers() * options.precision.bytes()) as u64;
     let free = host::memory().map(|(_, free)| free / 2);
     match free.filter(|free| options.kind == VankaKind::Full && needed > *free) {
