@@ -180,7 +180,7 @@ fn minres_takes_fixed_symmetric_definite_preconditioners() {
 /// No word of another program hides a name of ours, and each leads to a name that exists.
 #[test]
 fn no_word_of_others_is_one_of_ours() {
-    let precond = "auto none jacobi block-jacobi ildu stage ras amg coarse lu split cpr aux"
+    let precond = "auto none jacobi block-jacobi ildu stage ras amg coarse lu split cpr aux vanka"
         .split(' ')
         .collect::<Vec<_>>();
     let method: Vec<&str> = crate::method::MethodName::ALL.iter().map(|m| m.name()).collect();

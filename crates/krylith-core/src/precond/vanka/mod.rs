@@ -39,6 +39,12 @@ sweeps! {
 }
 
 /// Local systems of patches.
+///
+/// # Examples
+/// ```
+/// use krylith_core::precond::VankaKind;
+/// assert_eq!(VankaKind::ALL.map(VankaKind::name), ["diagonal", "full"]); // as in vanka:kind=full
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum VankaKind {
     /// The block of the unknowns that are no constraints is replaced by its diagonal.
@@ -62,6 +68,7 @@ impl VankaKind {
 }
 
 /// A product with the dense inverses of all patches, as a device makes it.
+#[doc(hidden)]
 pub trait PatchProduct<S: Space> {
     /// Computes z ← (R A Rᵀ)⁻¹ R x for each patch. The results stand one after the other in z.
     ///
@@ -80,6 +87,7 @@ pub trait PatchProduct<S: Space> {
 }
 
 /// A device that can multiply by dense inverses of patches.
+#[doc(hidden)]
 pub trait PatchProducts: Space {
     /// Takes the inverses to where this device multiplies by them. By default the host multiplies.
     ///
@@ -124,6 +132,14 @@ enum Solves<S: PointBlockSum> {
 }
 
 /// Settings of [`Vanka`].
+///
+/// # Examples
+/// ```
+/// use krylith_core::precond::{VankaKind, VankaOptions};
+/// use krylith_core::Precision;
+/// let options = VankaOptions { kind: VankaKind::Full, damping: 0.8, precision: Precision::F32 };
+/// assert_eq!(options.kind.name(), "full");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct VankaOptions {
     /// The local systems.
@@ -135,6 +151,21 @@ pub struct VankaOptions {
 }
 
 /// The preconditioner y = ω Σ Rᵀ D (R A Rᵀ)⁻¹ R x.
+///
+/// # Examples
+/// ```
+/// use krylith::{Options, Problem, Solver, matrix::Csr};
+///
+/// // Two velocities and a pressure, which is the constraint: its diagonal entry is zero.
+/// let entries = [(0, 0, 2.0), (0, 2, 1.0), (1, 1, 2.0), (1, 2, 1.0), (2, 0, 1.0), (2, 1, 1.0)];
+/// let a = Csr::from_triplets(3, 3, &entries)?;
+/// let options: Options = "method=gmres precond=vanka:kind=full device=cpu".parse()?;
+/// let mut x = [0.0; 3];
+/// let problem = Problem::csr(&a)?;
+/// let mut solver = Solver::new(&problem, &options)?;
+/// assert!(solver.solve(&[1.0, 1.0, 0.0], &mut x)?.converged());
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub struct Vanka<S: PointBlockSum> {
     patches: Arc<Patches>,
     options: VankaOptions,

@@ -38,6 +38,7 @@ impl<'a> Rows<'a> {
 }
 
 /// The unknowns of all patches.
+#[doc(hidden)]
 pub struct Patches {
     /// First place of each patch, and the end.
     pub first: Vec<usize>,
@@ -55,6 +56,7 @@ pub struct Patches {
 }
 
 /// Dense inverses of patches, each by columns.
+#[doc(hidden)]
 pub enum Inverses {
     /// In double precision.
     F64(Vec<f64>),
