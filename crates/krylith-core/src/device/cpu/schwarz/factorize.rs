@@ -205,7 +205,7 @@ fn by_runs<const B: usize>(
     });
 }
 
-/// Computes all rows of a level at once.
+/// Computes all runs of a level at once.
 fn by_levels<const B: usize>(
     pool: &Pool,
     job: &Job,
@@ -222,12 +222,13 @@ fn by_levels<const B: usize>(
         #[inline(always)]
         |i| {
             let entries = job.entries(i..i + 1);
-            // SAFETY: a row is one thread's, and rows of its own level do not read it.
+            // SAFETY: a row is one thread's, and other runs of its level do not read it.
             let (row, own) = unsafe {
                 let entries = entries.start * bb..entries.end * bb;
                 (factors.write(entries), inverse.write(i * bb..(i + 1) * bb))
             };
-            // SAFETY: a row reads only rows of earlier levels, which no thread writes any more.
+            // SAFETY: a row reads rows of earlier levels, which no thread writes any more, and earlier rows
+            // of its run, which this thread has written.
             job.eliminate::<B>(i, row, |k| unsafe {
                 let behind = plan.diagonal[k] as usize + 1..plan.row_ptr[k + 1] as usize;
                 (factors.read(behind.start * bb..behind.end * bb), inverse.read(k * bb..(k + 1) * bb))

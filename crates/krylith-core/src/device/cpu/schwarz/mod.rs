@@ -1,17 +1,19 @@
 //! Restricted additive Schwarz on the CPU.
 //!
-//! Exact factorisations and solves go subdomain by subdomain where there are enough of them for all threads,
-//! and level by level otherwise. Randomized sweeps are always deterministic: threads process runs of
-//! consecutive rows, and a run reads the results of the previous sweep from all other runs. Results therefore
-//! do not depend on threads. A row is summed in the same order in every mode.
+//! Exact factorisations and solves go subdomain by subdomain if there are enough of them for all threads, or
+//! if levels would take longer. Otherwise they go level by level (`levels.rs`). Randomized sweeps are always
+//! deterministic: threads process runs of consecutive rows, and a run reads the results of the previous sweep
+//! from all other runs. Results therefore do not depend on threads. A row is summed in the same order in
+//! every mode.
 //!
 //! Memory traffic of one exact application: factors and columns once, five passes over the rows of
 //! subdomains. A Jacobi or randomized sweep reads L or U once.
 
 mod factorize;
+mod levels;
 mod solve;
 
-use super::{Cpu, Wide, outer};
+use super::{Cpu, outer};
 use crate::Result;
 use crate::comm::Channel;
 use crate::halo::Halo;
@@ -22,6 +24,7 @@ use crate::precond::{
 };
 use crate::space::{Precision, Space};
 use crate::threads::{Disjoint, Pool, share, zeros};
+use levels::Levels;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -56,14 +59,8 @@ struct Schedule {
     runs: Vec<Range<usize>>,
     /// Rows of all subdomains.
     subdomains: Vec<Range<usize>>,
-    /// Levels of L and of U, where there are too few subdomains for all threads.
+    /// Levels of L and of U, where there are too few subdomains for all threads and levels are faster.
     levels: Option<[Levels; 2]>,
-}
-
-/// Rows that may be computed at once, level by level.
-struct Levels {
-    ptr: Vec<usize>,
-    rows: Vec<u32>,
 }
 
 /// Vectors over the rows of all subdomains, and imported nodes.
@@ -104,7 +101,8 @@ impl Import {
 }
 
 impl Schedule {
-    fn new(plan: &SchwarzPlan, rows: usize, threads: usize) -> Self {
+    fn new(plan: &SchwarzPlan, rows: usize, pool: &Pool) -> Self {
+        let threads = pool.threads();
         let bounds = plan.subdomains.windows(2).map(|w| w[0] as usize..w[1] as usize);
         let subdomains: Vec<Range<usize>> = bounds.filter(|rows| !rows.is_empty()).collect();
         let cut = |all: &Range<usize>| {
@@ -113,56 +111,10 @@ impl Schedule {
         };
         let runs = subdomains.iter().flat_map(cut).collect();
         let few = threads > 1 && subdomains.len() < 2 * threads;
-        let levels = few.then(|| {
-            let n = plan.rows();
-            [Levels::of(0..n, plan, false), Levels::of((0..n).rev(), plan, true)]
-        });
+        let alone = subdomains.iter().map(Range::len).max().unwrap_or(0);
+        let largest = alone.max(plan.rows().div_ceil(threads));
+        let levels = if few { levels::of_both(plan, pool, largest) } else { None };
         Self { runs, subdomains, levels }
-    }
-}
-
-impl Levels {
-    /// Computes the levels of U or of L; `order` visits the rows in the order of their dependencies.
-    fn of(order: impl Iterator<Item = usize>, plan: &SchwarzPlan, upper: bool) -> Self {
-        let mut level = vec![0u32; plan.rows()];
-        let mut ptr = vec![0usize];
-        for i in order {
-            let diagonal = plan.diagonal[i] as usize;
-            let columns = match upper {
-                true => &plan.column[diagonal + 1..plan.row_ptr[i + 1] as usize],
-                false => &plan.column[plan.row_ptr[i] as usize..diagonal],
-            };
-            let own = columns.iter().map(|&j| level[j as usize] + 1).max().unwrap_or(0);
-            level[i] = own;
-            ptr.resize(ptr.len().max(own as usize + 2), 0);
-            ptr[own as usize + 1] += 1;
-        }
-        (1..ptr.len()).for_each(|l| ptr[l] += ptr[l - 1]);
-        let (mut next, mut rows) = (ptr.clone(), vec![0; plan.rows()]);
-        for (i, &level) in level.iter().enumerate() {
-            rows[next[level as usize]] = i as u32;
-            next[level as usize] += 1;
-        }
-        Self { ptr, rows }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &[u32]> {
-        self.ptr.windows(2).map(|w| &self.rows[w[0]..w[1]])
-    }
-
-    /// Calls `work` for every row, level after level, with the rows of one level on all threads; a row counts
-    /// as `bytes` bytes.
-    #[inline(always)]
-    fn each_row(&self, pool: &Pool, bytes: usize, work: impl Fn(usize) + Sync) {
-        for rows in self.iter() {
-            let pieces = pool.pieces(rows.len() * bytes).min(rows.len());
-            pool.run(pieces, |piece| {
-                pulp::Arch::new().dispatch(Wide(
-                    #[inline(always)]
-                    || rows[share(rows.len(), piece, pieces)].iter().for_each(|&i| work(i as usize)),
-                ));
-            });
-        }
     }
 }
 
@@ -189,7 +141,7 @@ impl SchwarzFactors for Cpu {
             before: Default::default(),
             rounded,
             scale: zeros(rows, what)?,
-            schedule: Schedule::new(plan, options.rows.max(1), self.threads()),
+            schedule: Schedule::new(plan, options.rows.max(1), self.pool()),
             nodes: Import::new(self, &plan.nodes, b)?.map(RefCell::new),
             blocks: Import::new(self, &plan.blocks, b * b)?,
             work: RefCell::new(work),

@@ -166,7 +166,7 @@ fn sweep<const B: usize, const UPPER: bool>(
     });
 }
 
-/// Substitutes, with all rows of a level at once.
+/// Substitutes, with all runs of a level at once.
 fn by_levels<const B: usize, const UPPER: bool>(
     pool: &Pool,
     view: &View<impl Copy + Sync + Into<f64>>,
@@ -181,9 +181,10 @@ fn by_levels<const B: usize, const UPPER: bool>(
         bytes,
         #[inline(always)]
         |i| {
-            // SAFETY: a row reads only rows of earlier levels, which no thread writes any more.
+            // SAFETY: a row reads rows of earlier levels, which no thread writes any more, and earlier rows
+            // of its run, which this thread has written.
             let found = view.row::<B, UPPER>(i, &r[i * B..][..B], |j| unsafe { to.read(j * B..(j + 1) * B) });
-            // SAFETY: a row is one thread's, and rows of its own level do not read it.
+            // SAFETY: a row is one thread's, and other runs of its level do not read it.
             unsafe { to.write(i * B..(i + 1) * B) }.copy_from_slice(&found);
         },
     );
