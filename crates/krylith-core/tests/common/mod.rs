@@ -10,6 +10,7 @@ pub mod systems;
 pub use {algebra::*, matrices::*};
 
 use krylith_core::Result;
+use krylith_core::comm::Communicator;
 use krylith_core::device::cpu::{Cpu, Pool};
 use krylith_core::matrix::{Bsr, Dense, KroneckerSum};
 use krylith_core::operator::LinearOperator;
@@ -19,6 +20,11 @@ use std::sync::Arc;
 /// Vectors on threads that share even the smallest regions.
 pub fn eager(len: usize, threads: usize) -> Cpu {
     Cpu::with_pool(len, Arc::new(Pool::eager(threads)))
+}
+
+/// A rank's share of vectors, on one such thread.
+pub fn eager_share(comm: &Arc<dyn Communicator>, len: usize) -> Result<Cpu> {
+    Ok(Cpu::distributed(len, Arc::new(Pool::eager(1)), comm.clone()))
 }
 
 /// A small generator, so that tests depend on no crate for numbers: splitmix64.

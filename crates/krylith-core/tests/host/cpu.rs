@@ -1,6 +1,6 @@
 //! The conformance tests on the CPU device.
 
-use crate::common::eager;
+use crate::common::{eager, eager_share};
 use crate::conformance;
 use krylith_core::device::cpu::Cpu;
 
@@ -234,16 +234,12 @@ fn tiles_of_ranks_are_those_of_one() {
 #[test]
 fn ranks_share_products_of_whole_vectors() {
     use krylith_core::comm::Communicator;
-    use krylith_core::device::cpu::Pool;
     use std::sync::Arc;
     let whole = |_: &Arc<dyn Communicator>, n: usize| Ok(eager(n, 1));
-    let share = |comm: &Arc<dyn Communicator>, n: usize| {
-        Ok(Cpu::distributed(n, Arc::new(Pool::eager(1)), comm.clone()))
-    };
     let sizes = [1, 2, 3, 4, 5, 6, 7, 8];
     conformance::replicated::products_of_whole_vectors(&sizes, &whole);
     conformance::replicated::the_fastest_of_the_modes(&[1, 2, 4], &whole);
-    conformance::replicated::cg_of_whole_vectors(&[1, 2, 3, 8], &whole, &share);
+    conformance::replicated::cg_of_whole_vectors(&[1, 2, 3, 8], &whole, &eager_share);
     conformance::replicated::other_systems_are_refused::<Cpu>(3, &whole);
     conformance::replicated::a_rank_that_fails_ends_the_others::<Cpu>(3, &whole);
 }

@@ -3,13 +3,11 @@
 use crate::common::*;
 use crate::conformance::multilevel::{self, diffusion};
 use crate::conformance::{air, coarse, near_null, near_null_ranks, ranks_levels};
-use krylith_core::comm::Communicator;
-use krylith_core::device::cpu::{Cpu, Pool};
+use krylith_core::device::cpu::Cpu;
 use krylith_core::matrix::{Bsr, Csr};
 use krylith_core::method::MethodName;
 use krylith_core::precond::Value;
 use krylith_core::{Options, Solver};
-use std::sync::Arc;
 
 fn each(check: impl Fn(&dyn Fn(usize) -> Cpu)) {
     for threads in [1, 2] {
@@ -109,50 +107,32 @@ fn air_solves_upwinded_flow() {
 
 #[test]
 fn ranks_share_air() {
-    let share = |comm: &Arc<dyn Communicator>, n: usize| {
-        Ok(Cpu::distributed(n, Arc::new(Pool::eager(1)), comm.clone()))
-    };
-    air::ranks_share_air(&[2, 3, 4], &|n| eager(n, 1), &share);
+    air::ranks_share_air(&[2, 3, 4], &|n| eager(n, 1), &eager_share);
 }
 
 #[test]
 fn ranks_share_levels() {
-    let share = |comm: &Arc<dyn Communicator>, n: usize| {
-        Ok(Cpu::distributed(n, Arc::new(Pool::eager(1)), comm.clone()))
-    };
-    ranks_levels::ranks_share_levels(&[2, 3], &|n| eager(n, 1), &share);
+    ranks_levels::ranks_share_levels(&[2, 3], &|n| eager(n, 1), &eager_share);
 }
 
 #[test]
 fn ranks_share_near_null_levels() {
-    let share = |comm: &Arc<dyn Communicator>, n: usize| {
-        Ok(Cpu::distributed(n, Arc::new(Pool::eager(1)), comm.clone()))
-    };
-    near_null_ranks::ranks_share_near_null_levels(&[2, 4], &|n| eager(n, 1), &share);
+    near_null_ranks::ranks_share_near_null_levels(&[2, 4], &|n| eager(n, 1), &eager_share);
 }
 
 #[test]
 fn ranks_share_levels_of_blocks() {
-    let share = |comm: &Arc<dyn Communicator>, n: usize| {
-        Ok(Cpu::distributed(n, Arc::new(Pool::eager(1)), comm.clone()))
-    };
-    ranks_levels::ranks_share_levels_of_blocks(&[2, 3], &|n| eager(n, 1), &share);
+    ranks_levels::ranks_share_levels_of_blocks(&[2, 3], &|n| eager(n, 1), &eager_share);
 }
 
 #[test]
 fn a_rank_that_fails_ends_all() {
-    let share = |comm: &Arc<dyn Communicator>, n: usize| {
-        Ok(Cpu::distributed(n, Arc::new(Pool::eager(1)), comm.clone()))
-    };
-    ranks_levels::a_rank_that_fails_ends_all(&[2, 3], &share);
+    ranks_levels::a_rank_that_fails_ends_all(&[2, 3], &eager_share);
 }
 
 #[test]
 fn ranks_gather_vectors() {
-    let share = |comm: &Arc<dyn Communicator>, n: usize| {
-        Ok(Cpu::distributed(n, Arc::new(Pool::eager(1)), comm.clone()))
-    };
-    crate::conformance::gathered::ranks_gather_vectors(&[2, 3, 5], &share);
+    crate::conformance::gathered::ranks_gather_vectors(&[2, 3, 5], &eager_share);
 }
 
 #[test]

@@ -304,9 +304,9 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     fn update_galerkin(&self, terms: &Terms, transfer: &Transfer, coarse: &mut Terms<'static>) -> Result<()> {
         host::galerkin::update_terms(&self.host_threads(), terms, transfer, coarse)
     }
-    /// Returns P and R from near-null vectors of the level, and the vectors of the coarser level. `couplings`
-    /// are those of `a`; `level` is 0 for the finest level. Returns `None` if the coarser level would have
-    /// more than `most` nodes, none, or as many as this level.
+    /// Returns the tentative P from near-null vectors of the level, and the vectors of the coarser level.
+    /// `couplings` are those among the rows of `a`; `level` is 0 for the finest level. Returns `None` if the
+    /// coarser level would have more than `most` nodes, none, or as many as this level.
     ///
     /// # Errors
     /// Classical coarsening, which does not use vectors; out of device memory.

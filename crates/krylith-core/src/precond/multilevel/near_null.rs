@@ -106,8 +106,8 @@ impl NearNullTransfer {
 
     /// Smooths T, on one rank.
     pub(crate) fn smoothed(mut self, a: &Bsr, couplings: &Bsr) -> Result<Self> {
-        if self.smooth {
-            let omega = self.nodal.damping(a)?;
+        let omega = if self.smooth { self.nodal.damping(a)? } else { 0.0 };
+        if omega > 0.0 {
             self.nodal.smooth(a, couplings, omega)?;
         }
         Ok(self)

@@ -11,6 +11,7 @@ use crate::partition::{Halo, RowNumbers, Subdomains};
 use crate::text::plural;
 use crate::{Error, Result};
 use rayon::prelude::*;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// In [`SchwarzPlan::source`]: marks an entry of S that the matrix does not store. It is zero before the
@@ -229,6 +230,16 @@ impl SchwarzPlan {
     /// Returns the total number of rows of all subdomains, with overlap.
     pub fn rows(&self) -> usize {
         self.node.len()
+    }
+
+    /// Returns the entries of L in a row.
+    pub(crate) fn lower(&self, row: usize) -> Range<usize> {
+        self.row_ptr[row] as usize..self.diagonal[row] as usize
+    }
+
+    /// Returns the entries of U in a row, without the diagonal.
+    pub(crate) fn upper(&self, row: usize) -> Range<usize> {
+        self.diagonal[row] as usize + 1..self.row_ptr[row + 1] as usize
     }
 
     /// Returns the number of blocks in S: L below the diagonal, and U on and above it.

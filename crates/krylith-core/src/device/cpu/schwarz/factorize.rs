@@ -100,7 +100,7 @@ impl Job<'_> {
             multiply::<B>(&row[e * bb..][..bb], inverse, l);
             row[e * bb..][..bb].copy_from_slice(l);
             let mut at = e + 1;
-            let behind = plan.diagonal[k] as usize + 1..plan.row_ptr[k + 1] as usize;
+            let behind = plan.upper(k);
             for (&j, u) in plan.column[behind].iter().zip(upper.chunks_exact(bb)) {
                 while at < columns.len() && columns[at] < j {
                     at += 1;
@@ -230,7 +230,7 @@ fn by_levels<const B: usize>(
             // SAFETY: a row reads rows of earlier levels, which no thread writes any more, and earlier rows
             // of its run, which this thread has written.
             job.eliminate::<B>(i, row, |k| unsafe {
-                let behind = plan.diagonal[k] as usize + 1..plan.row_ptr[k + 1] as usize;
+                let behind = plan.upper(k);
                 (factors.read(behind.start * bb..behind.end * bb), inverse.read(k * bb..(k + 1) * bb))
             });
             let diagonal = plan.diagonal[i] as usize - entries.start;

@@ -37,13 +37,7 @@ pub(super) fn of_both(plan: &SchwarzPlan, pool: &Pool, largest: usize) -> Option
 impl Levels {
     fn of(plan: &SchwarzPlan, upper: bool) -> Self {
         let n = plan.rows();
-        let columns = |i: usize| {
-            let diagonal = plan.diagonal[i] as usize;
-            match upper {
-                true => &plan.column[diagonal + 1..plan.row_ptr[i + 1] as usize],
-                false => &plan.column[plan.row_ptr[i] as usize..diagonal],
-            }
-        };
+        let columns = |i: usize| &plan.column[if upper { plan.upper(i) } else { plan.lower(i) }];
         let row = |k: usize| if upper { n - 1 - k } else { k };
         // Columns ascend, so the row before is the first of U or the last of L.
         let goes_on = |i: usize| match upper {

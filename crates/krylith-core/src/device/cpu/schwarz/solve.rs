@@ -108,11 +108,7 @@ impl<T: Copy + Sync + Into<f64>> View<'_, T> {
         other: impl Fn(usize) -> &'o [f64],
     ) -> [f64; B] {
         let (plan, bb) = (self.plan, B * B);
-        let diagonal = plan.diagonal[i] as usize;
-        let entries = match UPPER {
-            true => diagonal + 1..plan.row_ptr[i + 1] as usize,
-            false => plan.row_ptr[i] as usize..diagonal,
-        };
+        let entries = if UPPER { plan.upper(i) } else { plan.lower(i) };
         let mut sum = [0.0; B];
         let blocks = self.factors[entries.start * bb..entries.end * bb].chunks_exact(bb);
         for (&j, a) in plan.column[entries].iter().zip(blocks) {

@@ -86,7 +86,7 @@ fn lower_runs(plan: &SchwarzPlan, per: usize) -> Order {
     let rows = plan.rows();
     by_level(rows.div_ceil(per), per, |run, levels| {
         let first = run * per;
-        let of_row = |i: usize| &plan.column[plan.row_ptr[i] as usize..plan.diagonal[i] as usize];
+        let of_row = |i: usize| &plan.column[plan.lower(i)];
         let below = (first..rows.min(first + per)).flat_map(of_row).filter(|&&j| (j as usize) < first);
         below.map(|&j| levels[j as usize / per] + 1).max().unwrap_or(0)
     })
@@ -97,10 +97,7 @@ fn upper_runs(plan: &SchwarzPlan, per: usize) -> Order {
     let rows = plan.rows();
     by_level(rows.div_ceil(per), per, |run, levels| {
         let first = run * per;
-        let of_row = |i: usize| {
-            let row = rows - 1 - i;
-            &plan.column[plan.diagonal[row] as usize + 1..plan.row_ptr[row + 1] as usize]
-        };
+        let of_row = |i: usize| &plan.column[plan.upper(rows - 1 - i)];
         let all = (first..rows.min(first + per)).flat_map(of_row).map(|&j| rows - 1 - j as usize);
         all.filter(|&j| j < first).map(|j| levels[j / per] + 1).max().unwrap_or(0)
     })
