@@ -14,7 +14,7 @@
 //! first [`BRANCHING`] coarse levels twice. They visit further levels, and a level with a direct solve, once.
 
 use super::Coarsen;
-use super::hierarchy::Level;
+use super::level::Level;
 use super::smoother::LevelWorkspace;
 use crate::precond::compose::add;
 use crate::space::{SmallStep, Space, sweep_bound as sweep};

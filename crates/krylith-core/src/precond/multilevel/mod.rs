@@ -24,6 +24,7 @@ mod coarsest;
 mod cycle;
 mod hierarchy;
 pub(crate) mod host;
+mod level;
 mod near_null;
 mod options;
 mod parts;
@@ -33,13 +34,14 @@ mod transfers;
 
 pub(crate) use coarsest::{Inverse, inverse_of};
 pub use cycle::{Cycle, STEPS as CYCLE_STEPS};
-pub(crate) use hierarchy::Finest;
-pub use hierarchy::{Level, Multilevel};
+pub use hierarchy::Multilevel;
+pub(crate) use level::Finest;
+pub use level::Level;
 #[cfg(feature = "cuda")]
 pub(crate) use near_null::RigidModes;
 pub use near_null::{NearNull, NearNullTransfer, Nodal};
 pub use options::MultilevelOptions;
-pub use ranks::{NearTransfer, Neighbourhood};
+pub use ranks::Neighbourhood;
 pub use smoother::{Direction, Fused, Smoothing};
 
 use super::{BlockDiagonal, SubdomainFactors};
@@ -52,7 +54,7 @@ pub use host::parallel::Rows as RowsOfMatrix;
 use std::sync::Arc;
 
 /// The vector passes of hierarchies and cycles.
-pub const MULTILEVEL_SWEEPS: [&[SweepSource]; 3] = [smoother::SWEEPS, cycle::SWEEPS, hierarchy::SWEEPS];
+pub const MULTILEVEL_SWEEPS: [&[SweepSource]; 3] = [smoother::SWEEPS, cycle::SWEEPS, level::SWEEPS];
 
 /// If a coarser level would have more than this share of the nodes, coarsening has stalled and the level is
 /// the last.
@@ -213,6 +215,29 @@ pub struct Transfer {
     pub coarse: Vec<bool>,
 }
 
+/// P of own nodes. Other ranks may have coarse nodes from which own nodes interpolate.
+#[doc(hidden)]
+pub struct OwnProlongation {
+    /// P, with the rows of own nodes first. Columns are own coarse nodes, followed by coarse nodes of other
+    /// ranks.
+    pub prolongation: Bsr,
+    /// Number of own coarse nodes.
+    pub own: usize,
+    /// Owner of each coarse node of another rank, and its number on that rank.
+    pub ghosts: Vec<(u32, u32)>,
+    /// If R is not Pᵀ, the columns of R of own nodes, each as a row. These have the same columns as P.
+    pub columns: Option<Bsr>,
+    /// If R is not Pᵀ, true for each own node that is a coarse point; otherwise empty.
+    pub coarse: Vec<bool>,
+}
+
+impl OwnProlongation {
+    /// Returns P with R = Pᵀ.
+    pub(crate) fn new(prolongation: Bsr, own: usize, ghosts: Vec<(u32, u32)>) -> Self {
+        Self { prolongation, own, ghosts, columns: None, coarse: Vec::new() }
+    }
+}
+
 /// A device that builds coarse levels. Functions that are not marked collective concern this rank alone.
 ///
 /// # Examples
@@ -239,10 +264,28 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     fn couplings(&self, terms: &Terms) -> Result<Bsr> {
         host::galerkin::couplings(&self.host_threads(), terms)
     }
-    /// Returns P and R between level `level` (0 is the finest) and a coarser level; `None` if the coarser
-    /// level would have as many nodes, or none.
+    /// Returns P between level `level` (0 is the finest) and a coarser level; `None` if the coarser level
+    /// would have as many nodes, or none. On a level that ranks share, `couplings` has the rows of own nodes
+    /// and of the nodes in `near`, P those of own nodes, and rows that are not known are empty. Collective
+    /// then.
+    ///
+    /// # Errors
+    /// Out of device memory; a rank that has ended or failed.
+    fn prolongation(
+        &self,
+        couplings: &Bsr,
+        how: &Coarsening,
+        level: usize,
+        near: Option<&Neighbourhood>,
+    ) -> Result<Option<OwnProlongation>> {
+        host::prolongation(&self.host_threads(), couplings, how, level, near)
+    }
+    /// Returns P and R of one rank, or `None` like [`prolongation`](Self::prolongation).
     fn transfer(&self, couplings: &Bsr, how: &Coarsening, level: usize) -> Result<Option<Transfer>> {
-        host::transfer(&self.host_threads(), couplings, how, level)
+        let Some(made) = self.prolongation(couplings, how, level, None)? else { return Ok(None) };
+        let OwnProlongation { prolongation, columns, coarse, .. } = made;
+        let restriction = self.transposed(columns.as_ref().unwrap_or(&prolongation))?;
+        Ok(Some(Transfer { prolongation, restriction, coarse }))
     }
     /// Returns a space on this device and its queue that the same ranks share. Vectors have `len` numbers on
     /// this rank.
@@ -250,21 +293,6 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     /// # Errors
     /// Out of device memory.
     fn among(&self, len: usize) -> Result<Self>;
-    /// Returns P for own nodes of a level that all ranks share. `couplings` has the rows of own nodes and of
-    /// the nodes in `near`. Rows that are not known are empty. Returns `None` on all ranks if the coarser
-    /// level would have as many nodes, or none. Collective.
-    ///
-    /// # Errors
-    /// Out of device memory; a rank that has ended or failed.
-    fn transfer_near(
-        &self,
-        couplings: &Bsr,
-        how: &Coarsening,
-        level: usize,
-        near: &Neighbourhood,
-    ) -> Result<Option<NearTransfer>> {
-        ranks::transfer_by_ranks(self, couplings, how, level, near)
-    }
     /// Returns the couplings among the first `own` nodes. Couplings to other nodes are added to the diagonal
     /// entry if it is stored.
     fn own_couplings(&self, couplings: &Bsr, own: usize) -> Result<Bsr> {

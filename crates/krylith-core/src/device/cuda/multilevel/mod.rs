@@ -25,9 +25,9 @@ use super::resident::Resident;
 use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
 use crate::operator::{Format, PointBlock, TermValues, Terms};
-use crate::precond::multilevel::ranks::{self, transfer_by_ranks};
+use crate::precond::multilevel::ranks;
 use crate::precond::multilevel::{
-    NearNull, NearNullTransfer, NearTransfer, Neighbourhood, RowsOfMatrix, host,
+    NearNull, NearNullTransfer, Neighbourhood, OwnProlongation, RowsOfMatrix, host,
 };
 use crate::precond::{BlockDiagonal, Coarsen, CoarsenKind, Coarsening, Fused, Transfer};
 use crate::space::Precision;
@@ -135,7 +135,7 @@ impl Device {
 impl Cuda {
     /// Computes P of level `level`. With a boundary, `couplings` has nodes of several ranks: P then covers
     /// them all, and is exact for own nodes. Collective in that case.
-    fn prolongation(
+    fn weights(
         &self,
         couplings: &Bsr,
         how: &Coarsening,
@@ -199,14 +199,6 @@ impl Cuda {
         let turned = transpose::transpose(self.device(), &*self.resident(a)?, a.block_columns())?;
         Ok(stored(1, a.block_columns(), a.block_rows(), turned))
     }
-
-    /// Uploads a transfer that the host made to the memory of this GPU.
-    fn uploaded(&self, transfer: Transfer) -> Result<Transfer> {
-        let there =
-            |a: Bsr| -> Result<Bsr> { Ok(a.with_storage(a.storage().with_device(self.resident(&a)?))) };
-        let prolongation = there(transfer.prolongation)?;
-        Ok(Transfer { prolongation, restriction: there(transfer.restriction)?, ..transfer })
-    }
 }
 
 impl Coarsen for Cuda {
@@ -219,20 +211,31 @@ impl Coarsen for Cuda {
     fn host_threads(&self) -> Arc<Pool> {
         self.device().host_threads()
     }
-    fn transfer_near(
+    fn prolongation(
         &self,
         couplings: &Bsr,
         how: &Coarsening,
         level: usize,
-        near: &Neighbourhood,
-    ) -> Result<Option<NearTransfer>> {
-        let boundary = Boundary::new(self, near)?;
-        match self.prolongation(couplings, how, level, Some(&boundary))? {
+        near: Option<&Neighbourhood>,
+    ) -> Result<Option<OwnProlongation>> {
+        let boundary = near.map(|near| Boundary::new(self, near)).transpose()?;
+        match self.weights(couplings, how, level, boundary.as_ref())? {
             Made::Nothing => Ok(None),
-            Made::ForHost => transfer_by_ranks(self, couplings, how, level, near),
-            Made::There(prolongation, number) => {
-                let (own, ghosts) = boundary.coarse(&number)?;
-                Ok(Some(NearTransfer::new(prolongation, own, ghosts)))
+            Made::ForHost => {
+                let made = host::prolongation(&self.host_threads(), couplings, how, level, near)?;
+                let uploaded = |mut made: OwnProlongation| -> Result<OwnProlongation> {
+                    let p = &made.prolongation;
+                    made.prolongation = p.with_storage(p.storage().with_device(self.resident(p)?));
+                    Ok(made)
+                };
+                made.map(uploaded).transpose()
+            }
+            Made::There(p, number) => {
+                let (own, ghosts) = match &boundary {
+                    None => (p.block_columns(), Vec::new()),
+                    Some(boundary) => boundary.coarse(&number)?,
+                };
+                Ok(Some(OwnProlongation::new(p, own, ghosts)))
             }
         }
     }
@@ -267,18 +270,6 @@ impl Coarsen for Cuda {
             _ if fits(terms) => self.block_couplings(terms),
             _ => host::galerkin::couplings(&self.host_threads(), terms),
         }
-    }
-    fn transfer(&self, couplings: &Bsr, how: &Coarsening, level: usize) -> Result<Option<Transfer>> {
-        let prolongation = match self.prolongation(couplings, how, level, None)? {
-            Made::There(prolongation, _) => prolongation,
-            Made::Nothing => return Ok(None),
-            Made::ForHost => {
-                let made = host::transfer(&self.host_threads(), couplings, how, level)?;
-                return made.map(|transfer| self.uploaded(transfer)).transpose();
-            }
-        };
-        let restriction = self.transpose_of(&prolongation)?;
-        Ok(Some(Transfer { prolongation, restriction, coarse: Vec::new() }))
     }
     fn galerkin(&self, terms: &Terms, transfer: &Transfer) -> Result<Terms<'static>> {
         match fits(terms) {

@@ -11,10 +11,11 @@
 //! nodes orders equal couplings.
 //!
 //! All decisions are made in rounds and depend only on comparisons and counts, so the order of execution does
-//! not matter.
+//! not matter. On a level that ranks share, aggregates are those that a single rank would form.
 
-use super::super::Transfer;
+use super::super::{Coarsening, Transfer};
 use super::FINE;
+use super::around::Around;
 use super::galerkin::{Row, galerkin, transpose};
 use super::parallel::{Rows, Scratch, assemble, bounds, each, fill, map};
 use super::split::{SEED, numbers, pieces_of, runs};
@@ -41,21 +42,24 @@ pub fn threshold(strength: f64, level: usize) -> f64 {
     strength * 0.5f64.powi(level.min(64) as i32)
 }
 
+/// Returns the number of passes of pairwise matching on a level.
+pub fn passes(how: &Coarsening, level: usize) -> usize {
+    if level < how.aggressive { 3 } else { 2 }
+}
+
 /// Returns 1 for each entry of `a` that couples its nodes strongly, else 0. An entry does if a_ij² ≥ θ² |a_ii
-/// a_jj| > 0, or if a_ij ≠ 0 and one of the two diagonal entries is 0. Diagonal entries never do.
-pub fn strong(pool: &Pool, a: &Bsr, theta: f64, which: Couplings) -> Vec<u8> {
-    strong_by(pool, a, theta, which, &sizes(pool, a))
-}
-
-/// Returns √|a_ii| of each node.
-pub(crate) fn sizes(pool: &Pool, a: &Bsr) -> Vec<f64> {
-    each(pool, a.block_rows(), 16 * a.blocks(), |i| {
+/// a_jj| > 0, or if a_ij ≠ 0 and one of the two diagonal entries is 0. Diagonal entries never do. Collective
+/// among the ranks of `around`.
+///
+/// # Errors
+/// A rank that has ended or failed.
+pub fn strong(pool: &Pool, a: &Bsr, theta: f64, which: Couplings, around: Around) -> Result<Vec<u8>> {
+    // √|a_ii| of each node. The outermost nodes have no rows on this rank, so owners send theirs.
+    let mut diagonal = each(pool, a.block_rows(), 16 * a.blocks(), |i| {
         a.diagonal_position(i).map_or(0.0, |p| a.values()[p].abs().sqrt())
-    })
-}
-
-/// Does the same as [`strong`]; `diagonal` has √|a_ii| of each node.
-pub(crate) fn strong_by(pool: &Pool, a: &Bsr, theta: f64, which: Couplings, diagonal: &[f64]) -> Vec<u8> {
+    });
+    let sizes = diagonal.clone();
+    around.exchange(|i| sizes[i], |i, size| diagonal[i] = size)?;
     let arrays = Arrays::of(a);
     let Arrays { row_ptr, col, values } = arrays;
     let rows = pieces_of(pool, a);
@@ -73,20 +77,20 @@ pub(crate) fn strong_by(pool: &Pool, a: &Bsr, theta: f64, which: Couplings, diag
             }
         }
     });
-    out
+    Ok(out)
 }
 
 /// A graph of strong couplings, with the entries that give their strength.
 #[derive(Clone, Copy)]
-pub(crate) struct Graph<'a> {
-    pub a: &'a Bsr,
-    pub strong: &'a [u8],
+struct Graph<'a> {
+    a: &'a Bsr,
+    strong: &'a [u8],
 }
 
 impl<'a> Graph<'a> {
     /// Returns the strong neighbours of node `i` with their entries, ascending.
     #[inline(always)]
-    pub fn neighbours(self, i: usize) -> impl Iterator<Item = (usize, f64)> + 'a {
+    fn neighbours(self, i: usize) -> impl Iterator<Item = (usize, f64)> + 'a {
         let row = self.a.row_ptr()[i]..self.a.row_ptr()[i + 1];
         let entries = self.a.col()[row.clone()].iter().zip(&self.a.values()[row.clone()]);
         let strong = entries.zip(&self.strong[row]).filter(|&(_, &strong)| strong != 0);
@@ -102,11 +106,12 @@ impl<'a> Graph<'a> {
     }
 
     /// Returns the neighbour with the strongest coupling to `i` among those for which `is` returns true.
-    /// Among equal couplings the first wins.
-    fn strongest(self, i: usize, is: impl Fn(usize) -> bool) -> Option<usize> {
+    /// Among equal couplings the one with the smallest global number wins.
+    fn strongest(self, i: usize, around: Around, is: impl Fn(usize) -> bool) -> Option<usize> {
         let mut best: Option<(usize, f64)> = None;
         for (j, v) in self.neighbours(i).filter(|&(j, _)| is(j)) {
-            if best.is_none_or(|(_, most)| v.abs() > most) {
+            let first = |k: usize| around.number(j) < around.number(k);
+            if best.is_none_or(|(k, most)| v.abs() > most || (v.abs() == most && first(k))) {
                 best = Some((j, v.abs()));
             }
         }
@@ -124,36 +129,63 @@ const UNDECIDED: u8 = 0;
 const ROOT: u8 = 1;
 const NO_ROOT: u8 = 2;
 
-/// Returns the aggregate of each node, or [`FINE`] for nodes without strong couplings. Aggregates grow around
-/// the nodes of an independent set of distance two, and are numbered in the order of their first nodes.
-pub fn by_independent_set(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec<u32> {
+/// Aggregates around roots.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Aggregates {
+    /// The aggregate of each node, or [`FINE`] for nodes without strong couplings. On one rank, aggregates
+    /// are numbered in the order of their first nodes, else in the order of their roots.
+    pub of: Vec<u32>,
+    /// Number of aggregates whose roots are own nodes.
+    pub own: usize,
+    /// With several ranks, the number of each root, and [`FINE`] for other nodes; empty on one rank.
+    pub roots: Vec<u32>,
+}
+
+/// Forms aggregates around the nodes of an independent set of distance two. Collective among the ranks of
+/// `around`.
+///
+/// # Errors
+/// A rank that has ended or failed.
+pub fn by_independent_set(
+    pool: &Pool,
+    a: &Bsr,
+    strong: &[u8],
+    level: usize,
+    around: Around,
+) -> Result<Aggregates> {
     let (graph, rows, n) = (Graph { a, strong }, pieces_of(pool, a), a.block_rows());
-    let state = roots(pool, graph, &rows, level);
+    let own = around.own(n);
+    let state = roots(pool, graph, &rows, level, around)?;
     let is_root = |i: usize| state[i].load(Relaxed) == ROOT;
-    // For each node, one node of its aggregate, the same for all of its nodes.
+    // For each node, the root of its aggregate.
     let member: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(FINE)).collect();
     let mut left: Vec<Vec<(u32, u32)>> = map(pool, rows.len() - 1, |piece| {
         let mut left = Vec::new();
         for i in rows[piece]..rows[piece + 1] {
-            let root = if is_root(i) { Some(i) } else { graph.strongest(i, is_root) };
-            match root {
+            let strongest = || graph.strongest(i, around, is_root).filter(|_| i < own);
+            match is_root(i).then_some(i).or_else(strongest) {
                 Some(root) => member[i].store(root as u32, Relaxed),
-                None if graph.neighbours(i).next().is_some() => left.push((i as u32, FINE)),
+                None if i < own && graph.neighbours(i).next().is_some() => left.push((i as u32, FINE)),
                 None => {}
             }
         }
         left
     });
-    while left.iter().any(|list| !list.is_empty()) {
+    loop {
+        around.exchange_nodes(&member)?;
+        if !around.any(left.iter().any(|list| !list.is_empty()))? {
+            break;
+        }
         // All nodes choose first, and join afterwards, so no node chooses an aggregate that was joined in the
         // same round.
         let has = |j: usize| member[j].load(Relaxed) != FINE;
         of_each(pool, &mut left, |list| {
             for (i, to) in list.iter_mut() {
-                *to = graph.strongest(*i as usize, has).map_or(FINE, |j| member[j].load(Relaxed));
+                let strongest = graph.strongest(*i as usize, around, has);
+                *to = strongest.map_or(FINE, |j| member[j].load(Relaxed));
             }
         });
-        let stuck = left.iter().flatten().all(|&(_, to)| to == FINE);
+        let stuck = !around.any(left.iter().flatten().any(|&(_, to)| to != FINE))?;
         of_each(pool, &mut left, |list| {
             list.retain(|&(i, to)| {
                 // Couplings in one direction may lead to no root. Such a node becomes an aggregate by itself.
@@ -162,52 +194,67 @@ pub fn by_independent_set(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> 
             });
         });
     }
-    numbered(pool, &rows, &member)
+    let roots = numbers(pool, &rows, |i| member[i].load(Relaxed) as usize == i);
+    let own = roots[..own].iter().filter(|&&number| number != FINE).count();
+    if around.is_alone() {
+        return Ok(Aggregates { of: numbered(pool, &rows, &member), own, roots: Vec::new() });
+    }
+    let of = |i: usize| roots.get(member[i].load(Relaxed) as usize).copied().unwrap_or(FINE);
+    Ok(Aggregates { of: each(pool, n, 16 * n, of), own, roots })
 }
 
 /// Returns the weight of a node on which `count` others depend. It grows with the count; a hash of the node's
 /// number orders equal counts.
-pub(crate) fn key(count: u32, level: usize, number: u64) -> u64 {
+fn key(count: u32, level: usize, number: u64) -> u64 {
     (u64::from(count) << 40 | splitmix64(SEED + level as u64, number) >> 24) + 1
 }
 
 /// Returns the state of each node: whether it is a root. In each round a node becomes a root if it is the
 /// greatest undecided node within two strong couplings. Nodes are ordered by the number of nodes coupled to
-/// them, and by a hash of their node numbers if these counts are equal.
-fn roots(pool: &Pool, graph: Graph, rows: &[usize], level: usize) -> Vec<AtomicU8> {
+/// them, and by a hash of their global numbers if these counts are equal.
+///
+/// Only the owner of a node makes it a root. Owners announce decisions twice in a round: which nodes became
+/// roots, and which nodes these exclude. Collective among the ranks of `around`.
+fn roots(pool: &Pool, graph: Graph, rows: &[usize], level: usize, around: Around) -> Result<Vec<AtomicU8>> {
     let n = graph.a.block_rows();
+    let own = around.own(n);
     let count: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(0)).collect();
     pool.run(rows.len() - 1, |piece| {
         for (j, _) in (rows[piece]..rows[piece + 1]).flat_map(|i| graph.neighbours(i)) {
             count[j].fetch_add(1, Relaxed);
         }
     });
-    // Among nodes with equal keys the last is the greatest.
-    let keys = each(pool, n, 16 * n, |i| (key(count[i].load(Relaxed), level, i as u64), i as u32));
+    around.exchange(|i| count[i].load(Relaxed), |i, there: u32| count[i].store(there, Relaxed))?;
+    // Among nodes with equal keys the one with the greatest number is the greatest.
+    let weight = |i: usize| (key(count[i].load(Relaxed), level, around.number(i)), around.number(i));
+    let keys = each(pool, n, 16 * n, weight);
     let state: Vec<AtomicU8> = (0..n).map(|_| AtomicU8::new(UNDECIDED)).collect();
     let is = |i: usize, wanted: u8| state[i].load(Relaxed) == wanted;
+    let announce = || around.exchange(|i| state[i].load(Relaxed), |i, now: u8| state[i].store(now, Relaxed));
     // For each node the greatest undecided node among itself and its neighbours; FINE if there is none.
     let greatest: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(FINE)).collect();
     let mut undecided: Vec<Vec<u32>> = map(pool, rows.len() - 1, |piece| {
-        let alone = |i: usize| count[i].load(Relaxed) == 0 && graph.neighbours(i).next().is_none();
+        let alone = |i: usize| i < own && count[i].load(Relaxed) == 0 && graph.neighbours(i).next().is_none();
         let (lonely, others): (Vec<u32>, Vec<u32>) =
             (rows[piece] as u32..rows[piece + 1] as u32).partition(|&i| alone(i as usize));
         lonely.iter().for_each(|&i| state[i as usize].store(NO_ROOT, Relaxed));
         others
     });
+    announce()?;
     let mut near = undecided.clone();
-    while undecided.iter().any(|list| !list.is_empty()) {
+    // Own nodes come first, and lists are ascending.
+    while around.any(undecided.iter().any(|list| list.first().is_some_and(|&i| (i as usize) < own)))? {
         of_each(pool, &mut near, |list| {
             list.retain(|&i| {
                 let i = i as usize;
-                let key = |j: usize| if is(j, UNDECIDED) { keys[j] } else { (0, FINE) };
+                let key = |j: usize| if is(j, UNDECIDED) { (keys[j], j as u32) } else { ((0, 0), FINE) };
                 let (_, best) = graph.neighbours(i).fold(key(i), |best, (j, _)| best.max(key(j)));
                 greatest[i].store(best, Relaxed);
                 best != FINE
             });
         });
         of_each(pool, &mut undecided, |list| {
-            for i in list.iter().map(|&i| i as usize) {
+            for i in list.iter().map(|&i| i as usize).take_while(|&i| i < own) {
                 let seen =
                     |j: usize| keys.get(greatest[j].load(Relaxed) as usize).copied().unwrap_or_default();
                 if graph.neighbours(i).fold(seen(i), |best, (j, _)| best.max(seen(j))) == keys[i] {
@@ -215,6 +262,7 @@ fn roots(pool: &Pool, graph: Graph, rows: &[usize], level: usize) -> Vec<AtomicU
                 }
             }
         });
+        announce()?;
         of_each(pool, &mut undecided, |list| {
             let lose = |j: usize| {
                 let _ = state[j].compare_exchange(UNDECIDED, NO_ROOT, Relaxed, Relaxed);
@@ -226,9 +274,10 @@ fn roots(pool: &Pool, graph: Graph, rows: &[usize], level: usize) -> Vec<AtomicU
                 graph.neighbours(j).for_each(|(k, _)| lose(k));
             }
         });
+        announce()?;
         of_each(pool, &mut undecided, |list| list.retain(|&i| is(i as usize, UNDECIDED)));
     }
-    state
+    Ok(state)
 }
 
 /// Numbers aggregates in the order of their first nodes. `member` has for each node one node of its
@@ -257,7 +306,7 @@ pub fn by_matching(pool: &Pool, a: &Bsr, theta: f64, passes: usize, level: usize
     let mut graph = Cow::Borrowed(a);
     let mut whole: Option<Vec<u32>> = None;
     for pass in 0..passes {
-        let strong = strong(pool, &graph, theta, Couplings::Attracting);
+        let strong = strong(pool, &graph, theta, Couplings::Attracting, Around::of(None))?;
         let seed = SEED + level as u64 + ((pass as u64 + 1) << 8);
         let pairs = pairs(pool, Graph { a: &graph, strong: &strong }, seed, pass == 0);
         let all = match whole {

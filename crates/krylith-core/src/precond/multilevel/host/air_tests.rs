@@ -1,11 +1,12 @@
 //! Tests that compare R and P with plain code for dense matrices.
 
 use super::air::{filtered, one_point, restriction};
+use super::around::Around;
 use super::parallel::{Rows, assemble};
 use super::split::{Size, pmis, strong};
-use super::{FINE, transfer};
+use super::{FINE, prolongation};
 use crate::matrix::Bsr;
-use crate::precond::multilevel::{CoarsenKind, Coarsening};
+use crate::precond::multilevel::{CoarsenKind, Coarsening, Transfer};
 use crate::space::random;
 use crate::threads::Pool;
 
@@ -64,7 +65,7 @@ fn rows_of_r_eliminate_their_neighbourhood() {
         let (theta, pool) = (0.3, Pool::new(1));
         let a = flow(90, back);
         let flags = strong(&pool, &a, theta, Size::Absolute);
-        let coarse = pmis(&pool, &a, &flags, 0);
+        let coarse = pmis(&pool, &a, &flags, 0, Around::of(None)).unwrap();
         let r = dense(&restriction(&pool, &a, &flags, &coarse, distance, 90));
         let (a, mut wide) = (dense(&a), 0);
         for i in (0..90).filter(|&i| coarse[i] != FINE) {
@@ -87,7 +88,7 @@ fn r_is_ideal_at_a_long_distance() {
     let pool = Pool::new(1);
     let a = flow(120, 0.0);
     let flags = strong(&pool, &a, 0.0, Size::Absolute);
-    let coarse = pmis(&pool, &a, &flags, 0);
+    let coarse = pmis(&pool, &a, &flags, 0, Around::of(None)).unwrap();
     let at = |distance: usize| {
         let r = dense(&restriction(&pool, &a, &flags, &coarse, distance, 120));
         let a = dense(&a);
@@ -107,7 +108,7 @@ fn p_takes_the_largest_coupling() {
     let pool = Pool::new(1);
     let a = flow(90, 0.2);
     let flags = strong(&pool, &a, 0.3, Size::Absolute);
-    let coarse = pmis(&pool, &a, &flags, 0);
+    let coarse = pmis(&pool, &a, &flags, 0, Around::of(None)).unwrap();
     let p = dense(&one_point(&pool, &a, &coarse, |i| i as u64));
     let a = dense(&a);
     for i in 0..90 {
@@ -152,7 +153,9 @@ fn levels_do_not_depend_on_threads() {
     let how = Coarsening::of(CoarsenKind::Air { distance: 2 });
     let of = |threads: usize| {
         let pool = Pool::eager(threads);
-        let t = transfer(&pool, &a, &how, 0).unwrap().unwrap();
+        let made = prolongation(&pool, &a, &how, 0, None).unwrap().unwrap();
+        let restriction = super::galerkin::transpose(&pool, &made.columns.unwrap()).unwrap();
+        let t = Transfer { prolongation: made.prolongation, restriction, coarse: made.coarse };
         let coarse = super::galerkin::galerkin(&pool, &a, &t).unwrap();
         let next = filtered(&pool, &coarse, 0.05);
         [t.prolongation, t.restriction, coarse, next]

@@ -2,15 +2,25 @@
 //! sets.
 
 use super::FINE;
+use super::around::Around;
 use super::interpolate::extended_i;
 use super::multipass::multipass;
-use super::split::{Size, aggressive_pmis, pmis, strong};
+use super::split::{self, Size, strong};
 use crate::matrix::Bsr;
 use crate::space::{random, splitmix64};
 use crate::threads::Pool;
 use std::collections::{BTreeMap, BTreeSet};
 
 type Dense = Vec<Vec<Option<f64>>>;
+
+/// Runs PMIS on one rank.
+fn pmis(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec<u32> {
+    split::pmis(pool, a, strong, level, Around::of(None)).unwrap()
+}
+
+fn aggressive_pmis(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec<u32> {
+    split::aggressive_pmis(pool, a, strong, level, Around::of(None)).unwrap()
+}
 
 fn sparse(a: &Dense) -> Bsr {
     let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());

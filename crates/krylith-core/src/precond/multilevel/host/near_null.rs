@@ -12,6 +12,7 @@
 //! All sums have a fixed order, so results are the same on any number of threads.
 
 use super::super::{CoarsenKind, Coarsening, NearNull, NearNullTransfer, Nodal, Transfer};
+use super::around::Around;
 use super::galerkin::Row;
 use super::parallel::{Rows, Scratch, assemble, fill, lengths, map, runs};
 use super::{FINE, aggregate};
@@ -226,12 +227,12 @@ pub(crate) fn aggregates(
             kind_name(kind)
         ))),
         CoarsenKind::Aggregation { smoothed: true } => {
-            let strong = aggregate::strong(pool, couplings, theta, aggregate::Couplings::All);
-            Ok((aggregate::by_independent_set(pool, couplings, &strong, level), true))
+            let alone = Around::of(None);
+            let strong = aggregate::strong(pool, couplings, theta, aggregate::Couplings::All, alone)?;
+            Ok((aggregate::by_independent_set(pool, couplings, &strong, level, alone)?.of, true))
         }
         CoarsenKind::Aggregation { smoothed: false } => {
-            let passes = if level < how.aggressive { 3 } else { 2 };
-            Ok((aggregate::by_matching(pool, couplings, theta, passes, level)?, false))
+            Ok((aggregate::by_matching(pool, couplings, theta, aggregate::passes(how, level), level)?, false))
         }
     }
 }

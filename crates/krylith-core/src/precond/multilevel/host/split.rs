@@ -5,9 +5,16 @@
 //! neighbours become coarse points. Nodes that depend on these become fine points. Aggressive coarsening
 //! repeats this with the coarse points, which count as neighbours if a path of at most two strong couplings
 //! connects them.
+//!
+//! On a level that ranks share, each rank runs this for its own nodes, with the rows of surrounding nodes of
+//! other ranks ([`Around`]). It announces once per round which of its boundary nodes have become coarse
+//! points. The state of a node depends only on heavier nodes. So a rank may know the states of other ranks'
+//! nodes late, but a state that it knows is final.
 
 use super::FINE;
+use super::around::Around;
 use super::parallel::{Rows, Scratch, bounds, fill, join, map};
+use crate::Result;
 use crate::matrix::{Arrays, Bsr};
 use crate::space::splitmix64;
 use crate::threads::Pool;
@@ -24,7 +31,7 @@ const COARSE: u8 = 1;
 const NOT_COARSE: u8 = 2;
 
 /// Returns the bounds of pieces for a pass over the entries of `a`.
-pub(crate) fn pieces_of(pool: &Pool, a: &Bsr) -> Vec<usize> {
+pub(super) fn pieces_of(pool: &Pool, a: &Bsr) -> Vec<usize> {
     bounds(a.block_rows(), pool.pieces(16 * a.blocks()))
 }
 
@@ -80,26 +87,35 @@ fn strong_of(
 }
 
 /// Returns the number of each node on the coarser level, in the order of nodes; [`FINE`] for fine points.
+/// Collective among the ranks of `around`.
 ///
 /// A node on which no other depends becomes a fine point.
-pub fn pmis(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec<u32> {
-    let seed = SEED + level as u64;
+///
+/// # Errors
+/// A rank that has ended or failed.
+pub fn pmis(pool: &Pool, a: &Bsr, strong: &[u8], level: usize, around: Around) -> Result<Vec<u32>> {
     let arrays = Arrays::of(a);
-    select(
-        pool,
-        &pieces_of(pool, a),
-        |i| neighbours(arrays, strong, i),
-        |i| splitmix64(seed, i as u64),
-        false,
-    )
+    let name = |i: usize| around.number(i);
+    let graph = |i: usize| neighbours(arrays, strong, i);
+    select(pool, &pieces_of(pool, a), graph, name, SEED + level as u64, false, around)
 }
 
 /// Runs PMIS twice. The second run selects among the coarse points of the first. In that run a coarse point
-/// depends on another if a path of at most two strong couplings leads to it.
+/// depends on another if a path of at most two strong couplings leads to it. Collective among the ranks of
+/// `around`.
 ///
 /// A node without such a path to or from another remains a coarse point.
-pub fn aggressive_pmis(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec<u32> {
-    let mut numbers = pmis(pool, a, strong, level);
+///
+/// # Errors
+/// A rank that has ended or failed.
+pub fn aggressive_pmis(
+    pool: &Pool,
+    a: &Bsr,
+    strong: &[u8],
+    level: usize,
+    around: Around,
+) -> Result<Vec<u32>> {
+    let mut numbers = pmis(pool, a, strong, level, around)?;
     let nodes: Vec<u32> = (0..a.block_rows() as u32).filter(|&i| numbers[i as usize] != FINE).collect();
     let rows = bounds(nodes.len(), pool.pieces(64 * nodes.len()));
     let scratch = Scratch::new();
@@ -110,16 +126,12 @@ pub fn aggressive_pmis(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec
         )
     });
     let Rows { row_ptr, col, .. } = join(pool, 0, paths);
+    let graph = |k: usize| col[row_ptr[k]..row_ptr[k + 1]].iter().map(|&j| j as usize);
+    let name = |k: usize| around.number(nodes[k] as usize);
     let seed = SEED + TWICE + level as u64;
-    let again = select(
-        pool,
-        &rows,
-        |k| col[row_ptr[k]..row_ptr[k + 1]].iter().map(|&j| j as usize),
-        |k| splitmix64(seed, nodes[k] as u64),
-        true,
-    );
+    let again = select(pool, &rows, graph, name, seed, true, around.within(&numbers))?;
     nodes.iter().zip(&again).for_each(|(&i, &number)| numbers[i as usize] = number);
-    numbers
+    Ok(numbers)
 }
 
 /// Returns the strong neighbours of node `i`.
@@ -131,7 +143,7 @@ fn neighbours<'a>(a: Arrays<'a>, strong: &'a [u8], i: usize) -> impl Iterator<It
 
 /// Returns for each of `nodes` the other numbered nodes to which a path of at most two strong couplings
 /// leads, as their `numbers`. `seen` must not contain the number of any of `nodes`, but may contain [`FINE`].
-pub(crate) fn paths(a: &Bsr, strong: &[u8], numbers: &[u32], nodes: &[u32], seen: &mut [u32]) -> Rows {
+fn paths(a: &Bsr, strong: &[u8], numbers: &[u32], nodes: &[u32], seen: &mut [u32]) -> Rows {
     let (mut out, a) = (Rows::default(), Arrays::of(a));
     for &i in nodes {
         seen[i as usize] = i;
@@ -149,18 +161,22 @@ pub(crate) fn paths(a: &Bsr, strong: &[u8], numbers: &[u32], nodes: &[u32], seen
     out
 }
 
-/// Runs PMIS on the graph given by `neighbours`. `rows` has the bounds of the pieces into which its nodes are
-/// cut. `random` orders nodes on which equally many others depend.
+/// Runs PMIS on the graph given by `neighbours`, some of whose nodes may belong to other ranks. `rows` has
+/// the bounds of the pieces into which its nodes are cut. Nodes on which equally many others depend are
+/// ordered by a hash of `name`, their global number.
 ///
 /// With `lonely`, nodes become coarse points if they depend on no other node and no other depends on them.
 fn select<N: Iterator<Item = usize>>(
     pool: &Pool,
     rows: &[usize],
     neighbours: impl Fn(usize) -> N + Sync,
-    random: impl Fn(usize) -> u64 + Sync,
+    name: impl Fn(usize) -> u64 + Sync,
+    seed: u64,
     lonely: bool,
-) -> Vec<u32> {
+    around: Around,
+) -> Result<Vec<u32>> {
     let n = rows[rows.len() - 1];
+    let own = around.own(n);
     let counts: Vec<AtomicU32> = (0..n).map(|_| AtomicU32::new(0)).collect();
     let alone = rows.len() == 2;
     pool.run(rows.len() - 1, |piece| {
@@ -172,11 +188,12 @@ fn select<N: Iterator<Item = usize>>(
             }
         }
     });
+    around.exchange(|i| counts[i].load(Relaxed), |i, count: u32| counts[i].store(count, Relaxed))?;
     // Decided nodes get key 0 and never win; their state is not read.
     let mut keys: Vec<AtomicU64> = (0..n).map(|_| AtomicU64::new(0)).collect();
     fill(pool, runs(rows), &mut keys, |piece, keys| {
         for (i, key) in (rows[piece]..).zip(keys) {
-            let weight = (counts[i].load(Relaxed) as u64) << 40 | random(i) >> 24;
+            let weight = (counts[i].load(Relaxed) as u64) << 40 | splitmix64(seed, name(i)) >> 24;
             *key.get_mut() = weight.saturating_add(1);
         }
     });
@@ -202,27 +219,40 @@ fn select<N: Iterator<Item = usize>>(
         fill(pool, std::iter::repeat_n(1, lists.len()), lists, |_, list| list.iter_mut().for_each(f));
     };
     for round in 1.. {
-        if undecided.iter().all(Vec::is_empty) {
-            break;
-        }
+        // Own nodes come first, and lists are ascending.
+        let left = undecided.iter().any(|list| list.first().is_some_and(|&i| (i as usize) < own));
         each(&mut undecided, &|list| {
             for i in list.iter().map(|&i| i as usize) {
                 let weight = keys[i].load(Relaxed);
                 for j in neighbours(i) {
                     let other = keys[j].load(Relaxed);
-                    let more = (weight > other) | ((weight == other) & (i > j));
+                    let more = if weight == other { name(i) > name(j) } else { weight > other };
                     lost[if more { j } else { i }].store(round, Relaxed);
                 }
             }
         });
+        let wins = |i: usize| lost[i].load(Relaxed) != round;
+        let left = around.any(left)?;
+        around.exchange(
+            |i| if is(i, UNDECIDED) && wins(i) { COARSE } else { state[i].load(Relaxed) },
+            |i, now: u8| {
+                lost[i].store(round, Relaxed);
+                if now != UNDECIDED {
+                    state[i].store(now, Relaxed);
+                }
+            },
+        )?;
+        if !left {
+            break;
+        }
         each(&mut undecided, &|list| {
-            let winners = list.iter().filter(|&&i| lost[i as usize].load(Relaxed) != round);
+            let winners = list.iter().filter(|&&i| wins(i as usize));
             winners.for_each(|&i| state[i as usize].store(COARSE, Relaxed));
         });
         each(&mut undecided, &|list| {
             list.retain(|&i| {
                 let i = i as usize;
-                if is(i, COARSE) {
+                if !is(i, UNDECIDED) {
                     keys[i].store(0, Relaxed);
                     return false;
                 }
@@ -235,11 +265,11 @@ fn select<N: Iterator<Item = usize>>(
             });
         });
     }
-    numbers(pool, rows, |i| is(i, COARSE))
+    Ok(numbers(pool, rows, |i| is(i, COARSE)))
 }
 
 /// Numbers the nodes for which `is` returns true, in ascending order. The others get [`FINE`].
-pub(crate) fn numbers(pool: &Pool, rows: &[usize], is: impl Fn(usize) -> bool + Sync) -> Vec<u32> {
+pub(super) fn numbers(pool: &Pool, rows: &[usize], is: impl Fn(usize) -> bool + Sync) -> Vec<u32> {
     let counts = map(pool, rows.len() - 1, |piece| (rows[piece]..rows[piece + 1]).filter(|&i| is(i)).count());
     let mut out = vec![FINE; rows[rows.len() - 1]];
     fill(pool, runs(rows), &mut out, |piece, out| {

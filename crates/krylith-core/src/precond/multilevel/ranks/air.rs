@@ -8,9 +8,8 @@
 //! nodes instead. So entries of other ranks' nodes are sent to these ranks.
 
 use super::super::host::parallel::{Rows, assemble};
-use super::neighbourhood::all_to_all;
+use super::neighbourhood::{Neighbourhood, all_to_all};
 use super::runs::Runs;
-use super::{NearTransfer, Neighbourhood};
 use crate::Result;
 use crate::comm::Communicator;
 use crate::comm::wire::{MessageBuilder, Reader};
@@ -77,17 +76,19 @@ pub fn mirrored(pool: &Pool, comm: &dyn Communicator, halo: &Halo, a: &Bsr) -> R
     Ok((assemble(pool, 1, wide.own + wide.ghosts, vec![rows]), wide))
 }
 
-/// Adds R to the transfer of own nodes: from `r`, whose rows are own coarse points and whose columns are own
-/// and far nodes, to the columns of own nodes. Collective.
+/// Returns the columns of R of own nodes, as rows. `r` has the rows of own coarse points; its columns are own
+/// and far nodes. The new rows have `own` own coarse points as columns, followed by `ghosts` of other ranks,
+/// to which those that are missing are added. Collective.
 ///
 /// # Errors
 /// A rank that has ended or failed.
-pub fn with_restriction(
+pub fn columns_of_restriction(
     pool: &Pool,
     near: &Neighbourhood,
     r: &Bsr,
-    transfer: NearTransfer,
-) -> Result<NearTransfer> {
+    own: usize,
+    ghosts: &mut Vec<(u32, u32)>,
+) -> Result<Bsr> {
     let comm = near.comm();
     let mut columns: Vec<Vec<(u32, f64)>> = vec![Vec::new(); near.own];
     let mut sent: Vec<(Vec<u32>, Vec<u32>, Vec<f64>)> = vec![Default::default(); comm.size()];
@@ -114,7 +115,6 @@ pub fn with_restriction(
         (rank, message.bytes())
     });
     let messages = all_to_all(comm, messages)?;
-    let NearTransfer { own, mut ghosts, .. } = transfer;
     let mut known: HashMap<(u32, u32), u32> = HashMap::new();
     ghosts.iter().enumerate().for_each(|(k, &ghost)| _ = known.insert(ghost, (own + k) as u32));
     for (rank, bytes) in messages.iter().enumerate() {
@@ -134,6 +134,5 @@ pub fn with_restriction(
         column.sort_unstable_by_key(|&(c, _)| c);
         rows.push(column);
     }
-    let columns = assemble(pool, 1, own + ghosts.len(), vec![rows]);
-    Ok(NearTransfer { ghosts, columns: Some(columns), ..transfer })
+    Ok(assemble(pool, 1, own + ghosts.len(), vec![rows]))
 }

@@ -1,8 +1,7 @@
 //! A level that several ranks share, and the transfer of vectors to and from the next level.
 
-use super::super::hierarchy::{Finest, Level};
-use super::super::parts::{cut_for, filter, operator, own_part};
-use super::super::smoother::{Smoother, Smoothing};
+use super::super::level::{Finest, Level};
+use super::super::parts::filter;
 use super::super::transfers::{Transfers, widened};
 use super::super::{Coarsen, MultilevelOptions, NearNull, Transfer};
 use super::runs::Runs;
@@ -14,7 +13,6 @@ use crate::operator::{Format, LinearOperator, PointBlock, Terms, joined_key};
 use crate::profile::{self, SetupPart};
 use crate::space::Precision;
 use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// The part of a transfer that ranks share.
@@ -213,27 +211,5 @@ pub(in super::super) fn level<S: Coarsen>(
         let joint = Joint::new(&space, share, &p, orders, options.precision, whole)?;
         transfer = Some(Transfers::joint(&space, matrices, &terms, options.precision, joint)?);
     }
-    let product = profile::begin_inside(SetupPart::Product);
-    let shared = finest.operator.is_some();
-    let operator = match finest.operator {
-        Some(operator) => operator,
-        None => Rc::new(RefCell::new(operator(&space, &terms, options.precision, depth)?)),
-    };
-    drop(product);
-    let _factors = profile::begin_inside(SetupPart::Factors);
-    let alone = depth == 0 && !options.smooth_finest && transfer.is_some();
-    let smoother = match alone {
-        true => None,
-        false => {
-            // Subdomains consist of own nodes only, so they are cut from the part that couples own nodes.
-            let own =
-                matches!(options.smoothing, Smoothing::Ildu { .. }).then(|| own_part(&terms)).transpose()?;
-            let of = own.as_ref().unwrap_or(&terms);
-            let cut = || cut_for(&space, of, finest.subdomains);
-            let marks = transfer.as_ref().map_or(&[][..], |t| &t.matrices.coarse);
-            Some(Smoother::new(&space, of, options.smoothing, options.precision, marks, cut)?)
-        }
-    };
-    let level = Level { space, terms, operator: Some(operator), shared, smoother, transfer, inverse: None };
-    Ok((level, next))
+    Ok((Level::of(space, terms, options, depth, finest, transfer, None)?, next))
 }

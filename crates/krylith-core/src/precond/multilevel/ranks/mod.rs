@@ -1,8 +1,8 @@
 //! Levels that several ranks share. Each rank has its own rows of the hierarchy of the whole system.
 //!
-//! A [`Neighbourhood`] has a few layers of nodes around a rank's own nodes, with their rows. `choose.rs` and
-//! `aggregate.rs` coarsen own nodes. They announce new states of boundary nodes to neighbours in every round.
-//! Global numbers break ties, so the result is that of a single rank.
+//! A [`Neighbourhood`] has a few layers of nodes around a rank's own nodes, with their rows. Coarsening is
+//! that of one rank (`host/`). It announces new states of boundary nodes to neighbours in every round. Global
+//! numbers break ties, so the result is that of a single rank.
 //!
 //! `share.rs` computes R A P. Own rows contribute to coarse rows of other ranks, and the owners of these rows
 //! add the contributions. `level.rs` restricts and interpolates vectors. It gathers the first small level on
@@ -15,9 +15,7 @@
 //! With near-null vectors each rank forms aggregates among its own nodes. Ranks exchange the rows of the
 //! tentative T that belong to ghosts, so that P = (I − ω D⁻¹A) T is smoothed across borders.
 
-mod aggregate;
-mod air;
-mod choose;
+pub(super) mod air;
 mod distinct;
 mod far;
 mod level;
@@ -41,54 +39,6 @@ use crate::Result;
 use crate::comm::{Communicator, agree};
 use crate::halo::OwnRows;
 use crate::matrix::Bsr;
-
-/// P for own nodes of a level that ranks share.
-#[doc(hidden)]
-pub struct NearTransfer {
-    /// P, with the rows of own nodes first. Columns are own coarse nodes, followed by coarse nodes of other
-    /// ranks.
-    pub prolongation: Bsr,
-    /// Number of own coarse nodes.
-    pub own: usize,
-    /// Owner of each coarse node of another rank, and its number on that rank.
-    pub ghosts: Vec<(u32, u32)>,
-    /// If R is not Pᵀ, the columns of R of own nodes, each as a row. These have the same columns as P.
-    pub columns: Option<Bsr>,
-    /// If R is not Pᵀ, true for each own node that is a coarse point; otherwise empty.
-    pub coarse: Vec<bool>,
-}
-
-impl NearTransfer {
-    /// Returns a transfer with R = Pᵀ.
-    pub(crate) fn new(prolongation: Bsr, own: usize, ghosts: Vec<(u32, u32)>) -> Self {
-        Self { prolongation, own, ghosts, columns: None, coarse: Vec::new() }
-    }
-}
-
-/// Coarsens all nodes on the host. Unsmoothed aggregation matches pairs only among each rank's own nodes.
-pub(crate) fn transfer_by_ranks<S: Coarsen>(
-    space: &S,
-    couplings: &Bsr,
-    how: &Coarsening,
-    level: usize,
-    near: &Neighbourhood,
-) -> Result<Option<NearTransfer>> {
-    let pool = space.host_threads();
-    match how.kind {
-        CoarsenKind::Classical | CoarsenKind::Air { .. } => {
-            return choose::transfer(&pool, couplings, how, level, near);
-        }
-        CoarsenKind::Aggregation { smoothed: true } => {
-            return aggregate::transfer(&pool, couplings, how, level, near);
-        }
-        CoarsenKind::Aggregation { smoothed: false } => {}
-    }
-    let made = local_transfer(space, near.comm(), couplings, near.own, how, level)?;
-    Ok(made.map(|made| {
-        let own = made.prolongation.block_columns();
-        NearTransfer::new(made.prolongation, own, Vec::new())
-    }))
-}
 
 /// Coarsens own nodes by the couplings among own nodes only. Collective.
 pub(super) fn local_transfer<S: Coarsen>(

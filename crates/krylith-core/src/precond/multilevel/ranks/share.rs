@@ -11,7 +11,8 @@
 
 use super::super::host::parallel::Rows;
 use super::super::{
-    Border, Coarsen, CoarsenKind, Coarsening, NearNull, NearNullTransfer, Nodal, STALLED, Transfer,
+    Border, Coarsen, CoarsenKind, Coarsening, NearNull, NearNullTransfer, Nodal, OwnProlongation, STALLED,
+    Transfer,
 };
 use super::air::mirrored;
 use super::distinct::Distinct;
@@ -19,7 +20,7 @@ use super::far::FarRows;
 use super::neighbourhood::{Neighbourhood, all_to_all};
 use super::rows::{append_ascending, fill_ascending};
 use super::runs::Runs;
-use super::{NearTransfer, local_near_null_transfer, local_transfer, unchanged};
+use super::{local_near_null_transfer, local_transfer, unchanged};
 use crate::comm::wire::{Array, MessageBuilder, Reader};
 use crate::comm::{Communicator, agree, largest};
 use crate::matrix::Bsr;
@@ -114,7 +115,7 @@ enum Made {
     /// The same from near-null vectors, before it is smoothed, and the couplings.
     Nodal(NearNullTransfer, Bsr),
     /// Own rows, with own columns followed by columns of other ranks.
-    Global(NearTransfer),
+    Global(OwnProlongation),
 }
 
 /// R of own nodes.
@@ -196,14 +197,15 @@ fn made<S: Coarsen>(space: &S, fine: &Fine, how: &Coarsening) -> Result<Option<M
         let (couplings, halo) = mirrored(&space.host_threads(), comm, halo, &couplings)?;
         let layers = layers(how, depth);
         let (near, widened) = Neighbourhood::grow(space, comm, &halo, numbers, &couplings, layers)?;
-        return Ok(space.transfer_near(&widened, how, depth, &near)?.map(Made::Global));
+        return Ok(space.prolongation(&widened, how, depth, Some(&near))?.map(Made::Global));
     }
-    if is_local(comm, how.border, halo)? {
+    // Pairs are matched among the nodes of one rank.
+    if how.kind == (CoarsenKind::Aggregation { smoothed: false }) || is_local(comm, how.border, halo)? {
         let made = local_transfer(space, comm, &couplings, terms.block_rows(), how, depth)?;
         return Ok(made.map(Made::Local));
     }
     let (near, widened) = Neighbourhood::grow(space, comm, halo, numbers, &couplings, layers(how, depth))?;
-    Ok(space.transfer_near(&widened, how, depth, &near)?.map(Made::Global))
+    Ok(space.prolongation(&widened, how, depth, Some(&near))?.map(Made::Global))
 }
 
 impl Share {

@@ -4,6 +4,15 @@ use super::*;
 use crate::matrix::Csr;
 use crate::space::random;
 
+/// Runs the functions of the parent on one rank.
+fn strong(pool: &Pool, a: &Bsr, theta: f64, which: Couplings) -> Vec<u8> {
+    super::strong(pool, a, theta, which, Around::of(None)).unwrap()
+}
+
+fn by_independent_set(pool: &Pool, a: &Bsr, strong: &[u8], level: usize) -> Vec<u32> {
+    super::by_independent_set(pool, a, strong, level, Around::of(None)).unwrap().of
+}
+
 /// Returns the matrix of a 7-point grid. `k(d, i, j)` is the coupling of nodes i and j, neighbours in
 /// direction d; `shift` is added to the diagonal.
 fn grid(cells: [usize; 3], k: impl Fn(usize, usize, usize) -> f64, shift: f64) -> Bsr {
@@ -74,7 +83,7 @@ fn roots_are_two_couplings_apart_and_within_two_of_all() {
     for a in [grid([9, 8, 7], |_, _, _| 1.0, 0.0), grid([40, 25, 1], jumping, 0.0)] {
         let strong = strong(&pool, &a, 0.08, Couplings::All);
         let graph = Graph { a: &a, strong: &strong };
-        let state = roots(&pool, graph, &pieces_of(&pool, &a), 0);
+        let state = roots(&pool, graph, &pieces_of(&pool, &a), 0, Around::of(None)).unwrap();
         for i in 0..a.block_rows() {
             let mut within: Vec<usize> = graph.neighbours(i).map(|e| e.0).collect();
             let further: Vec<usize> = within.iter().flat_map(|&j| graph.neighbours(j)).map(|e| e.0).collect();

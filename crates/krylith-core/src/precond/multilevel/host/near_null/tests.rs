@@ -174,7 +174,7 @@ fn constants_give_plain_aggregation() {
     let (p, coarse) = (made.nodal.transfer().unwrap().prolongation, made.near);
     let fewer = p.block_columns() - 1;
     assert!(transfer(&pool, &a, &couplings, &near, &how, 0, fewer).unwrap().is_none());
-    let plain = super::super::transfer(&pool, &couplings, &how, 0).unwrap().unwrap().prolongation;
+    let plain = super::super::prolongation(&pool, &couplings, &how, 0, None).unwrap().unwrap().prolongation;
     assert_eq!((p.row_ptr(), p.col()), (plain.row_ptr(), plain.col()));
     // Columns of P have norm 1 here, instead of entries 1.
     for (p, j) in p.values().iter().zip(p.col()) {
