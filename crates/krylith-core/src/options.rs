@@ -106,13 +106,13 @@ options! {
          parts=N, fill=K, order=natural|rcm, factor=random|exact, eta=N, \
          solve=auto|random|jacobi|exact, gamma=N, fdp=N, deterministic). `amg` is algebraic \
          multigrid (cycle=v|w|k, coarsen=classical|aggregation|smoothed|air|air1, strength=T, truncate=N, \
-         aggressive=N, filter=T, \
+         aggressive=N, filter=T, relax=N, \
          border=auto|global|local, smoother=jacobi|chebyshev|ildu|ffc, sweeps=N, degree=N, coarsest=N, levels=N, \
          precision=f64|f32). `coarse` is `amg` without smoothing on the finest level. `lu` computes complete \
          factors (most=N). `none` is the identity. `P+Q` adds two preconditioners. `P then Q` applies Q to \
          the residual that P leaves. `symmetric(P then Q)` applies P once more at the end, as `cg` needs. \
          `split(u: P, p: Q; schur=upper, S=NAME)` gives each field its own preconditioner. `cpr(p: P)` \
-         corrects only the field p. `aux(NAME: P)` corrects in the range of the matrix NAME. `vanka` solves \
+         corrects only the field p. `aux(NAME: P; R=NAME)` corrects in the range of the matrix NAME. `vanka` solves \
          local systems around the constraints of a saddle point (kind=diagonal|full, field=NAME, damping=W, \
          precision=f64|f32, levels=N, sweeps=N). `cg(P; \
          iterations=N)` and `chebyshev(P; degree=N,low=R)` make a fixed number of iterations with the \

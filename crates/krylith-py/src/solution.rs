@@ -45,6 +45,10 @@ impl Solution {
         self.solution.history.true_relative_residual
     }
     #[getter]
+    fn convergence_factor(&self) -> Option<f64> {
+        self.solution.history.convergence_factor()
+    }
+    #[getter]
     fn target(&self) -> f64 {
         self.solution.target
     }

@@ -65,6 +65,10 @@ pub struct Report {
     /// ‖r‖/‖b‖ in the 2-norm, unscaled: one value before the first iteration and one after each. A value that
     /// is not finite is null.
     pub residuals: Vec<Option<f64>>,
+    /// The mean factor by which an iteration reduced the residual, (‖r_n‖/‖r_0‖)^(1/n). The field is absent
+    /// without iterations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub convergence_factor: Option<f64>,
     /// ‖b − A x‖/‖b‖, recomputed at the end with twice the working precision.
     pub true_relative_residual: Option<f64>,
     /// ‖D⁻¹(b − A x)‖/‖D⁻¹b‖, where the diagonal matrix D has the 1-norms of the rows of A. The field is

@@ -105,6 +105,7 @@ pub fn report(done: &Finished, rhs: Option<&Rhs>) -> Report {
         reason: history.reason.map(String::from),
         iterations: history.iterations,
         residuals: history.residuals.iter().map(|r| finite(*r)).collect(),
+        convergence_factor: history.convergence_factor(),
         true_relative_residual: finite(history.true_relative_residual),
         row_scaled_residual: solution.row_scaled_residual.and_then(finite),
         rounding: finite(history.rounding),

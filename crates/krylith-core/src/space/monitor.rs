@@ -236,6 +236,22 @@ impl History {
         }
     }
 
+    /// Returns the mean factor by which an iteration reduced the residual, (‖r_n‖/‖r_0‖)^(1/n); `None`
+    /// without iterations.
+    ///
+    /// # Examples
+    /// ```
+    /// let mut history = krylith_core::History::with_capacity(2);
+    /// history.iterations = 2;
+    /// history.residuals.extend([1.0, 0.5, 0.01]);
+    /// assert_eq!(history.convergence_factor(), Some(0.1));
+    /// ```
+    pub fn convergence_factor(&self) -> Option<f64> {
+        let (first, last) = (self.residuals.first()?, self.residuals.last()?);
+        let factor = (last / first).powf(1.0 / self.iterations as f64);
+        (self.iterations > 0 && factor.is_finite()).then_some(factor)
+    }
+
     /// Clears the record of the last solve and keeps the capacity.
     pub fn clear(&mut self) {
         self.residuals.clear();

@@ -348,24 +348,31 @@ fn matrices_of_cells_are_renewed(device: &str) {
     assert!(refused.contains("aux: the matrix `acc` cannot change in an update"), "{refused}");
 }
 
-/// Corrections in the range of a matrix of the caller, for blocks of every size. Rows of boundary values
-/// take no part.
+/// Corrections in the range of a matrix P of the caller, for blocks of every size, with R = Pᵀ and with
+/// another R. Rows of boundary values take no part.
 pub fn aux_matches_dense_algebra(device: &str) {
     let mut rng = Random(59);
     for b in 1..=8 {
         let n = 24 / b * b;
         // With b = 1, some rows have only a diagonal entry.
         let a = random_bsr(&mut rng, b, n / b, n / b, 4, true);
-        let p = Mat::from_fn(n, 6, |_, _| 0.0).map_entries(&mut rng);
-        let expected = |a: &Mat, x: &[f64]| {
-            let alone = |i: usize| (0..n).all(|j| i == j || a[(i, j)] == 0.0);
-            let p = Mat::from_fn(n, 6, |i, j| if alone(i) { 0.0 } else { p[(i, j)] });
-            let r = transpose(&p);
-            multiply(&p, &solve(&product(&r, &product(a, &p)), &multiply(&r, x)))
-        };
+        let [p, q] = [(); 2].map(|()| Mat::from_fn(n, 6, |_, _| 0.0).map_entries(&mut rng));
+        // Entries of Pᵀ beside random ones keep R A P regular.
+        let q = Mat::from_fn(n, 6, |i, j| p[(i, j)] + 0.2 * q[(i, j)]);
         let all: Vec<u32> = (0..n as u32).collect();
-        let given = problem(&a, &[("u", &all)], &[("P", &p)]);
-        check(device, &format!("b={b}"), &a, given, "aux(P: lu)", 1e-9, &expected);
+        for (precond, q) in [("aux(P: lu)", &p), ("aux(P: lu; R=R)", &q)] {
+            let expected = |a: &Mat, x: &[f64]| {
+                let alone = |i: usize| (0..n).all(|j| i == j || a[(i, j)] == 0.0);
+                let inner = |of: &Mat| Mat::from_fn(n, 6, |i, j| if alone(i) { 0.0 } else { of[(i, j)] });
+                let (p, r) = (inner(&p), transpose(&inner(q)));
+                multiply(&p, &solve(&product(&r, &product(a, &p)), &multiply(&r, x)))
+            };
+            let given = problem(&a, &[("u", &all)], &[("P", &p), ("R", &transpose(q))]);
+            check(device, &format!("b={b}"), &a, given, precond, 1e-9, &expected);
+        }
+        let wrong = problem(&a, &[("u", &all)], &[("P", &p)]);
+        let refused = Solver::new(wrong, &options(device, "aux(P: lu; R=P)")).err().unwrap().to_string();
+        assert!(refused.contains("as R it needs 6 rows"), "{refused}");
     }
 }
 

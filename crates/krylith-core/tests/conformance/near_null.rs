@@ -250,12 +250,12 @@ pub fn one_vector_of_a_scalar_system<S: Coarsen>(make: Make<S>) {
     let scaled = Bsr::new(1, n, n, a.row_ptr().to_vec(), a.col().to_vec(), values).unwrap();
     let (terms, space) = (Terms::bsr(&scaled), make(n));
     let operator = PointBlock::new(&space, &terms, Precision::F64, false).unwrap();
-    let iterations = |near: Vec<f64>| {
+    let iterations = |near: Vec<f64>, relax: usize| {
         let near = NearNull::new(&[near]).unwrap();
         let how = Coarsening::of(CoarsenKind::Aggregation { smoothed: true });
         // Incomplete factors do not see the scale of rows; ℓ1 norms do.
         let smoothing = Smoothing::Ildu { sweeps: 1 };
-        let how = MultilevelOptions { coarsening: how, smoothing, ..MultilevelOptions::default() };
+        let how = MultilevelOptions { coarsening: how, smoothing, relax, ..MultilevelOptions::default() };
         let p = Multilevel::with_near_null(&space, &terms, how, near).unwrap();
         let (mut db, mut dx) = (space.vector().unwrap(), space.vector().unwrap());
         space.write(&scale, &mut db).unwrap();
@@ -265,6 +265,9 @@ pub fn one_vector_of_a_scalar_system<S: Coarsen>(make: Make<S>) {
         assert_eq!(history.outcome, Outcome::Converged);
         history.iterations
     };
-    let (right, wrong) = (iterations(scale.iter().map(|v| 1.0 / v).collect()), iterations(vec![1.0; n]));
+    let own: Vec<f64> = scale.iter().map(|v| 1.0 / v).collect();
+    let (right, wrong) = (iterations(own, 0), iterations(vec![1.0; n], 0));
     assert!(3 * right <= 2 * wrong, "{right} with its vector, {wrong} with constants");
+    let relaxed = iterations(vec![1.0; n], 32);
+    assert!(3 * relaxed <= 2 * wrong, "{relaxed} with relaxed constants, {wrong} with constants");
 }

@@ -76,6 +76,7 @@ class Solution:
     iterations: int
     restarts: int
     residuals: np.ndarray
+    convergence_factor: float | None
     row_scaled_residual: float | None
     true_residual: float
     target: float

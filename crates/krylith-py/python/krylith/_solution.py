@@ -104,6 +104,11 @@ class Solution:
         return self._native.true_residual
 
     @property
+    def convergence_factor(self) -> float | None:
+        """The mean factor by which an iteration reduced the residual; None without iterations."""
+        return self._native.convergence_factor
+
+    @property
     def row_scaled_residual(self) -> float | None:
         """The row-scaled residual ‖D⁻¹(b − A x)‖/‖D⁻¹b‖, where D has the 1-norms of the rows.
 

@@ -10,9 +10,9 @@
 use super::coarsest::Inverse;
 use super::cycle::{Coarse, Cycle, Work, cycle};
 use super::level::{Coarser, Finest, Level};
-use super::parts::{owned, supported};
+use super::parts::{operator, owned, supported};
 use super::ranks::{self, Next};
-use super::smoother::LevelWorkspace;
+use super::smoother::{LevelWorkspace, Smoother, Smoothing};
 use super::{Coarsen, MultilevelOptions, NearNull};
 use crate::comm::agree;
 use crate::halo::OwnRows;
@@ -22,6 +22,7 @@ use crate::profile::{self, SetupPart};
 use crate::{Error, Result};
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::rc::Rc;
 
 /// The preconditioner y ≈ A⁻¹ x: a cycle over the levels of a hierarchy.
 ///
@@ -88,6 +89,10 @@ impl<S: Coarsen> Multilevel<S> {
         }
         supported(terms, &options.coarsening)?;
         let joint = terms.halo.is_some() && space.comm().size() > 1;
+        if let Some(near) = finest.near.take_if(|_| options.relax > 0) {
+            let on = if joint { space.among(terms.rows())? } else { space.beside(terms.rows())? };
+            finest.near = Some(relaxed(&on, terms, &options, &finest, &near)?);
+        }
         let kept = finest.numbers.clone().filter(|_| options.coarsening.kind.is_air());
         let mut levels: Vec<Level<S>> = Vec::new();
         let mut next = if joint {
@@ -277,6 +282,35 @@ pub(super) fn on_level(depth: usize, e: Error) -> Error {
         }
         e => e,
     }
+}
+
+/// Returns the near-null vectors v after some smoothing steps on A v = 0. Collective.
+fn relaxed<S: Coarsen>(
+    on: &S,
+    terms: &Terms,
+    options: &MultilevelOptions,
+    finest: &Finest<S>,
+    near: &NearNull,
+) -> Result<NearNull> {
+    let terms = on.place(&Terms { halo: terms.halo.clone(), ..owned(terms) })?;
+    let a = match &finest.operator {
+        Some(a) => a.clone(),
+        None => Rc::new(RefCell::new(operator(on, &terms, options.precision, 0)?)),
+    };
+    let how = Smoothing::Chebyshev { degree: MultilevelOptions::DEGREE };
+    let none = || Err(Error::Internal("Chebyshev smoothing has no subdomains".into()));
+    let smoother = Smoother::new(on, &terms, how, options.precision, &[], none)?;
+    let mut room = LevelWorkspace::new(on, Some(&smoother))?;
+    let (zero, mut x) = (on.vector()?, on.vector()?);
+    let mut vectors = near.vectors();
+    for v in &mut vectors {
+        on.write(v, &mut x)?;
+        for _ in 0..options.relax {
+            smoother.improve(on, &a, &zero, &mut x, &mut room)?;
+        }
+        on.read(&x, v)?;
+    }
+    NearNull::new(&vectors)
 }
 
 impl<S: Coarsen> LinearOperator<S> for Multilevel<S> {

@@ -23,6 +23,10 @@ pub struct MultilevelOptions {
     /// True to smooth on the finest level. Otherwise a cycle is x = P A_c⁻¹ R b, where a cycle over the
     /// coarser levels approximates A_c⁻¹. That is singular, and is meant as the coarse part of a combination.
     pub smooth_finest: bool,
+    /// Number of smoothing steps on A v = 0 that each near-null vector v gets on the finest level before it
+    /// is used. It brings vectors into the near-null space close to boundary values and jumps of
+    /// coefficients.
+    pub relax: usize,
     /// Number of unknowns at or below which a level is the last.
     pub coarsest: usize,
     /// Largest number of levels.
@@ -51,6 +55,7 @@ impl Default for MultilevelOptions {
             coarsening: Coarsening::default(),
             smoothing: Smoothing::Chebyshev { degree: Self::DEGREE },
             smooth_finest: true,
+            relax: 0,
             coarsest: Self::COARSEST,
             levels: Self::LEVELS,
             gather: Self::GATHER,

@@ -39,6 +39,8 @@ pub struct AmgSpec {
     /// Share of the largest coupling in a row below which couplings of coarse levels are dropped; only for
     /// approximate ideal restriction.
     pub filter: Option<f64>,
+    /// Number of smoothing steps that near-null vectors get before they are used.
+    pub relax: usize,
     /// Treatment of couplings between ranks during coarsening.
     pub border: Border,
     /// The smoother. The default is FFC-Jacobi for approximate ideal restriction, and Chebyshev otherwise.
@@ -62,13 +64,14 @@ const MOST_LEVELS: usize = 100;
 /// iterations, 249 and 255 ms. 256³ nodes take 18 and 10 iterations, 815 and 668 ms.
 const WIDE: usize = 20_000_000;
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "cycle",
     "coarsen",
     "strength",
     "truncate",
     "aggressive",
     "filter",
+    "relax",
     "border",
     "smoother",
     "sweeps",
@@ -96,6 +99,7 @@ impl Default for AmgSpec {
             truncate: None,
             aggressive: None,
             filter: None,
+            relax: 0,
             border: Border::Auto,
             smoother: None,
             coarsest: MultilevelOptions::COARSEST,
@@ -167,6 +171,7 @@ impl AmgSpec {
             "filter" => self.filter = Some(share(value)?),
             "truncate" => self.truncate = Some(whole_number(value, 0, MOST_WEIGHTS)?),
             "aggressive" => self.aggressive = Some(whole_number(value, 0, MOST_LEVELS)?),
+            "relax" => self.relax = whole_number(value, 0, MOST_SWEEPS)?,
             "border" => self.border = named("border", value, &Border::ALL, Border::name)?,
             "smoother" => {
                 let degree = MultilevelOptions::DEGREE;
@@ -197,6 +202,7 @@ impl AmgSpec {
         keys.extend(self.truncate.map(|most| format!("truncate={most}")));
         keys.extend(self.aggressive.map(|levels| format!("aggressive={levels}")));
         keys.extend(self.filter.map(|least| format!("filter={least}")));
+        keys.extend((self.relax != default.relax).then(|| format!("relax={}", self.relax)));
         keys.extend((self.border != default.border).then(|| format!("border={}", self.border.name())));
         let smoothing = self.smoothing();
         if smoothing.name() != (Self { smoother: None, ..*self }).smoothing().name() {
@@ -297,6 +303,7 @@ impl AmgSpec {
             coarsening,
             smoothing: self.smoothing(),
             smooth_finest: true,
+            relax: self.relax,
             coarsest: self.coarsest,
             levels: self.levels,
             precision: self.precision.unwrap_or(precision),

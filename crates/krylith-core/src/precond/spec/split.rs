@@ -196,10 +196,12 @@ pub struct CprSpec {
 pub struct AuxSpec {
     /// Name of P.
     pub matrix: String,
-    /// Preconditioner of PᵀAP.
+    /// Preconditioner of RAP.
     pub precond: Box<PrecondSpec>,
-    /// Number of unknowns per node of PᵀAP.
+    /// Number of unknowns per node of RAP.
     pub block: usize,
+    /// Name of R, with a row for each column of P; by default R is Pᵀ.
+    pub restriction: Option<String>,
 }
 
 /// Method of an inner solve with a fixed number of iterations.
@@ -424,17 +426,21 @@ fn aux(inside: &str) -> Result<AuxSpec> {
     let (Some((matrix, precond)), true) = (parts.pop(), parts.is_empty()) else {
         return Err(Error::invalid(format!("aux({inside}): expected one matrix, such as aux(P: amg)")));
     };
-    let mut block = 1;
+    let (mut block, mut restriction) = (1, None);
     for (key, value) in settings {
         match key {
             "block" => {
                 block = whole_number(value, 1, MAX_BLOCK)
                     .map_err(|e| Error::invalid(format!("aux: block={value}: {e}")))?;
             }
-            _ => return unknown("setting of aux", key, &["block"]),
+            "R" if value.is_empty() => {
+                return Err(Error::invalid("aux: R=: expected the name of a matrix"));
+            }
+            "R" => restriction = Some(value.to_string()),
+            _ => return unknown("setting of aux", key, &["block", "R"]),
         }
     }
-    Ok(AuxSpec { matrix, precond: Box::new(precond), block })
+    Ok(AuxSpec { matrix, precond: Box::new(precond), block, restriction })
 }
 
 fn inner(method: InnerMethod, inside: &str) -> Result<InnerSpec> {
@@ -496,9 +502,12 @@ impl Display for CprSpec {
 
 impl Display for AuxSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.block {
-            1 => write!(f, "aux({}: {})", self.matrix, self.precond),
-            block => write!(f, "aux({}: {}; block={block})", self.matrix, self.precond),
+        let block = (self.block != 1).then(|| format!("block={}", self.block));
+        let restriction = self.restriction.iter().map(|name| format!("R={name}"));
+        let settings: Vec<String> = block.into_iter().chain(restriction).collect();
+        match settings.is_empty() {
+            true => write!(f, "aux({}: {})", self.matrix, self.precond),
+            false => write!(f, "aux({}: {}; {})", self.matrix, self.precond, settings.join(", ")),
         }
     }
 }

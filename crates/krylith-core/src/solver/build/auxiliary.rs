@@ -1,5 +1,5 @@
-//! Builds corrections in auxiliary spaces: the Galerkin product PᵀAP for a matrix P of the caller, and its
-//! preconditioner.
+//! Builds corrections in auxiliary spaces: the product RAP for matrices P and R of the caller, and its
+//! preconditioner. Without R it is the Galerkin product PᵀAP.
 //!
 //! Rows of A that have only a diagonal entry come from boundary values. P has no part there, so these rows
 //! are left out of it, and unknowns of the auxiliary space that lose all of their rows get a diagonal entry
@@ -34,10 +34,10 @@ pub(super) struct Auxiliary<S: SolverSpace> {
     scalar: SubMatrix<S>,
     /// P, with the rows of ghosts over ranks.
     p: Csr,
-    transposed: Csr,
+    restriction: Csr,
     /// Rows of A P that other ranks own.
     rows: Option<GhostRows>,
-    /// A P and PᵀAP.
+    /// A P and RAP.
     products: [Csr; 2],
     matrix: PartMatrix<S>,
     /// Matrices of the caller, the name of P, and P.
@@ -61,10 +61,10 @@ pub(super) fn build<S: SolverSpace>(
     let maps = Maps::new(space, terms, local, spec, &scalar.csr)?;
     let fine = agree(comm, space.product(None, &scalar.csr, Weight::ONE, &maps.all))?;
     let (rows, halo, coarse) = match &maps.columns {
-        None => (None, None, space.product(None, &maps.transposed, Weight::ONE, &fine)),
+        None => (None, None, space.product(None, &maps.restriction, Weight::ONE, &fine)),
         Some(columns) => {
             let (rows, all) = GhostRows::new(space, columns.fine.clone(), &fine, &columns.all)?;
-            let coarse = space.product(None, &maps.transposed, Weight::ONE, &all);
+            let coarse = space.product(None, &maps.restriction, Weight::ONE, &all);
             let halo = rows.to.halo.clone();
             (Some(rows), Some(halo), coarse)
         }
@@ -72,7 +72,7 @@ pub(super) fn build<S: SolverSpace>(
     let mut coarse = agree(comm, coarse)?;
     agree(comm, space.fill_empty(&mut coarse))?;
     drop(analysis);
-    let own = maps.transposed.rows();
+    let own = maps.restriction.rows();
     let on = agree(comm, if halo.is_some() { space.among(own) } else { space.beside(own) })?;
     let matrix = PartMatrix::new(&on, &coarse, spec.block, precision, halo)?;
     let near = maps.near(local)?;
@@ -88,7 +88,7 @@ pub(super) fn build<S: SolverSpace>(
             let format = if halo.is_some() { Format::Csr } else { Format::Auto };
             PointBlock::with_format(on, &Terms::csr(matrix)?.with_halo(halo), Precision::F64, format)
         };
-        let restriction = operator(&on, &maps.transposed, halos.map(|columns| columns.fine.clone()))?;
+        let restriction = operator(&on, &maps.restriction, halos.map(|columns| columns.fine.clone()))?;
         let prolongation = operator(space, &maps.p, halos.map(|columns| columns.own.scalars()))?;
         Correction::new(space, on, restriction, inverse, Prolongation::Matrix(prolongation))
     })();
@@ -113,13 +113,13 @@ pub(super) fn build<S: SolverSpace>(
         details: std::iter::once(line)
             .chain(info.details.into_iter().map(|line| format!("{name}: {line}")))
             .collect(),
-        keeps_symmetry: info.keeps_symmetry,
+        keeps_symmetry: info.keeps_symmetry && spec.restriction.is_none(),
         ..PrecondInfo::default()
     };
-    let Maps { all, transposed, .. } = maps;
+    let Maps { all, restriction, .. } = maps;
     let (a, products) = (a.clone(), [fine, coarse]);
     let given = (local.fields.matrices().clone(), name.clone(), local.fields.matrix(name)?);
-    let made = Auxiliary { correction, a, scalar, p: all, transposed, rows, products, matrix, given };
+    let made = Auxiliary { correction, a, scalar, p: all, restriction, rows, products, matrix, given };
     Ok((Some(Box::new(made)), described))
 }
 
@@ -139,7 +139,7 @@ impl<S: SolverSpace> Preconditioner<S> for Auxiliary<S> {
             None => Cow::Borrowed(&*fine),
             Some(rows) => Cow::Owned(rows.again(space, fine)?),
         };
-        space.product_again(None, &self.transposed, Weight::ONE, &all, coarse)?;
+        space.product_again(None, &self.restriction, Weight::ONE, &all, coarse)?;
         space.fill_empty(coarse)?;
         let on = &self.correction.space;
         self.matrix.update(on, coarse)?;

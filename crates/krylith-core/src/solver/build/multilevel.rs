@@ -1,7 +1,6 @@
 //! Builds algebraic multigrid hierarchies, with their description for reports.
 
 use super::{Boxed, PrecondInfo, Preconditioner, SharedOperator, Value, numbered};
-use crate::Result;
 use crate::comm::{self, agree};
 use crate::operator::mixing::{self, MIXED};
 use crate::operator::{TermValues, Terms};
@@ -15,6 +14,7 @@ use crate::profile::{self, SetupPart};
 use crate::solver::SolverSpace;
 use crate::space::Precision;
 use crate::text::{count, plural, seconds};
+use crate::{Error, Result};
 use std::time::Instant;
 
 /// Builds a hierarchy over all ranks. With `smoothed` cycles also smooth on the finest level. Otherwise the
@@ -36,6 +36,12 @@ pub(super) fn build<S: SolverSpace>(
         Some(_) => spec.of_near_null().options(order.max(2), precision),
     };
     let options = MultilevelOptions { smooth_finest: smoothed, ..options };
+    if options.relax > 0 && local.near.is_none() {
+        return Err(Error::invalid(format!(
+            "amg: relax={} smooths near-null vectors, and the system has none; give them, or omit relax",
+            options.relax
+        )));
+    }
     let made = (|| {
         // Share the solver's operator if precisions agree.
         let operator = (options.precision == precision).then(|| a.clone());
@@ -117,6 +123,7 @@ fn info<S: SolverSpace>(
         times,
         ("coarsest".into(), counted(options.coarsest)),
         ("near_null".into(), counted(near)),
+        ("relax".into(), counted(options.relax)),
         ("levels".into(), counted(most)),
         ("store".into(), text(&options.precision.to_string())),
         ("operator_complexity".into(), Value::Number(operators)),

@@ -1,4 +1,5 @@
-//! The maps P and Pᵀ of a correction in an auxiliary space, on one rank or over ranks.
+//! The maps P and R of a correction in an auxiliary space, on one rank or over ranks. R is Pᵀ unless the
+//! caller gave it, which one rank can take.
 //!
 //! Over ranks, the caller gave the whole P, or own rows of it; its columns are numbers of the auxiliary
 //! space. Each block of auxiliary unknowns belongs to the rank that has most entries of its columns.
@@ -26,14 +27,14 @@ const ROUNDING: f64 = 1e-13;
 /// Number of consecutive blocks for which one rank counts the entries.
 const RUN: u64 = 64;
 
-/// P and its transpose.
+/// P and R.
 pub(super) struct Maps {
     /// Own rows of P.
     pub p: Csr,
     /// Own rows of P, and those of ghosts.
     pub all: Csr,
-    /// Own rows of Pᵀ.
-    pub transposed: Csr,
+    /// Own rows of R.
+    pub restriction: Csr,
     /// Columns over ranks.
     pub columns: Option<Shared>,
     /// Number of unknowns of the auxiliary space.
@@ -92,11 +93,21 @@ impl Maps {
         let total = given.columns();
         let (Some(numbers), Some(halo)) = (local.numbers, terms.halo.as_ref()) else {
             let p = placed(space, &own_part(&given, &alone)?)?;
-            let transposed = space.transposed(&Bsr::from_csr(&p, 1)?)?;
-            let transposed = Csr::from_storage(transposed.storage().clone());
+            let restriction = match &spec.restriction {
+                None => {
+                    let transposed = space.transposed(&Bsr::from_csr(&p, 1)?)?;
+                    Csr::from_storage(transposed.storage().clone())
+                }
+                Some(name) => placed(space, &restriction(local, name, (total, n), &alone)?)?,
+            };
             let given = (*given).clone();
-            return Ok(Self { all: p.clone(), p, transposed, columns: None, total, given });
+            return Ok(Self { all: p.clone(), p, restriction, columns: None, total, given });
         };
+        if let Some(name) = &spec.restriction {
+            return Err(Error::Unsupported(format!(
+                "aux: a system over ranks has R = Pᵀ; omit R={name}, or solve on one rank"
+            )));
+        }
         let (b, size) = (terms.block(), spec.block);
         // Own rows with columns of the auxiliary space.
         let row = |i: usize| if whole { numbers.at(i / b) as usize * b + i % b } else { i };
@@ -112,7 +123,7 @@ impl Maps {
         let transposed = agree(comm, placed(space, &transposed))?;
         let (ghosts, all) = GhostRows::new(space, fine.scalars(), &p, &columns)?;
         let shared = Shared { fine: rows.scalars(), own: columns, all: ghosts.to.clone() };
-        Ok(Self { p, all, transposed, columns: Some(shared), total, given })
+        Ok(Self { p, all, restriction: transposed, columns: Some(shared), total, given })
     }
 
     /// Returns vectors of the auxiliary space that P maps near the near-null vectors of the system: the
@@ -134,7 +145,7 @@ impl Maps {
             }
             if let Some(shared) = &self.columns {
                 to_owners(local.comm, &shared.own.scalars(), 4, &mut sums, |a, b| a + b)?;
-                sums.truncate(4 * self.transposed.rows());
+                sums.truncate(4 * self.restriction.rows());
             }
             let value = |of: &[f64]| match of {
                 [copied, count, ..] if *count > 0.0 => copied / count,
@@ -145,6 +156,25 @@ impl Maps {
         });
         near.collect()
     }
+}
+
+/// Returns the matrix R of the caller without the columns of boundary values.
+fn restriction(
+    local: &LocalProblem,
+    name: &str,
+    (rows, columns): (usize, usize),
+    alone: &[bool],
+) -> Result<Csr> {
+    let r = local.fields.matrix(name)?;
+    if (r.rows(), r.columns()) != (rows, columns) {
+        return Err(Error::invalid(format!(
+            "aux: the matrix `{name}` is {}×{}; as R it needs {rows} rows, one for each column of P, and {columns} \
+             columns",
+            r.rows(),
+            r.columns()
+        )));
+    }
+    Ok(own_part(&r.transpose(), alone)?.transpose())
 }
 
 /// Returns the columns of the system.
