@@ -433,10 +433,10 @@ fn aux(inside: &str) -> Result<AuxSpec> {
                 block = whole_number(value, 1, MAX_BLOCK)
                     .map_err(|e| Error::invalid(format!("aux: block={value}: {e}")))?;
             }
-            "R" if value.is_empty() => {
+            "r" if value.is_empty() => {
                 return Err(Error::invalid("aux: R=: expected the name of a matrix"));
             }
-            "R" => restriction = Some(value.to_string()),
+            "r" => restriction = Some(value.to_string()),
             _ => return unknown("setting of aux", key, &["block", "R"]),
         }
     }
