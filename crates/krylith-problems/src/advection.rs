@@ -6,6 +6,8 @@
 //!
 //! Fluxes of the wind through the faces of a cell add up to zero, so row sums are zero away from the
 //! boundary. Without diffusion and with an oblique wind the matrix is triangular in a suitable order.
+//!
+//! `supg.rs` has the same problem in finite elements.
 
 use krylith_core::Result;
 use krylith_core::partition::contiguous;
@@ -16,13 +18,29 @@ use crate::grid::{Grid, Link, SevenPoint, check_memory};
 use crate::spec::Spec;
 
 /// A constant wind of speed 1, which crosses every face.
-const OBLIQUE: [f64; 3] = [6.0 / 7.0, 3.0 / 7.0, 2.0 / 7.0];
+pub(crate) const OBLIQUE: [f64; 3] = [6.0 / 7.0, 3.0 / 7.0, 2.0 / 7.0];
 
 /// The wind.
-enum Wind {
+pub(crate) enum Wind {
     Oblique,
     /// Turns about x = y = 1/2, with the stream function sin(πx) sin(πy)/π. No wind crosses a wall.
     Recirculating,
+}
+
+impl Wind {
+    /// Reads the wind, and the diffusion 1/P.
+    pub fn of(spec: &Spec) -> Result<(Self, f64)> {
+        let wind = match spec.choice("wind", &["oblique", "recirculating"])? {
+            0 => Self::Oblique,
+            _ => Self::Recirculating,
+        };
+        let none = spec.text("peclet").trim() == "inf";
+        if none && matches!(wind, Self::Recirculating) {
+            // Nothing enters the cube, so constants would be a null space.
+            return Err(spec.bad("peclet", "a positive number with a recirculating wind"));
+        }
+        Ok((wind, if none { 0.0 } else { 1.0 / spec.positive("peclet")? }))
+    }
 }
 
 /// See the [module](self).
@@ -39,16 +57,7 @@ pub(crate) struct Advection {
 impl Advection {
     /// Builds the rows of `rank` among `ranks`.
     pub fn new(spec: &Spec, rank: usize, ranks: usize) -> Result<Self> {
-        let wind = match spec.choice("wind", &["oblique", "recirculating"])? {
-            0 => Wind::Oblique,
-            _ => Wind::Recirculating,
-        };
-        let none = spec.text("peclet").trim() == "inf";
-        if none && matches!(wind, Wind::Recirculating) {
-            // Nothing enters the cube, so constants would be a null space.
-            return Err(spec.bad("peclet", "a positive number with a recirculating wind"));
-        }
-        let diffusion = if none { 0.0 } else { 1.0 / spec.positive("peclet")? };
+        let (wind, diffusion) = Wind::of(spec)?;
         let grid = Grid::new(spec.grid())?;
         let own = contiguous(grid.len(), rank, ranks);
         check_memory("the advection problem", own.len(), 1, 0)?;

@@ -179,8 +179,8 @@ static CATALOGUE: [Problem; 17] = [
     Problem {
         name: "advection",
         size: "NXxNYxNZ",
-        help: "a quantity that a wind carries through the unit cube while it diffuses, upwind finite volumes: 7 \
-               points, not symmetric",
+        help: "a quantity that a wind carries through the unit cube while it diffuses: upwind finite volumes with \
+               7 points, or stabilised finite elements with 27; not symmetric",
         example: "advection:16x16x16,peclet=1e4",
         keys: &[
             key("peclet", "1000", "", "wind over diffusion, for the edge of the cube; inf for no diffusion"),
@@ -189,6 +189,12 @@ static CATALOGUE: [Problem; 17] = [
                 "oblique",
                 "oblique|recirculating",
                 "constant and across all faces, or turning about x = y = 1/2 inside walls",
+            ),
+            key(
+                "scheme",
+                "upwind",
+                "upwind|supg",
+                "finite volumes, or trilinear elements with streamline diffusion (SUPG)",
             ),
         ],
     },

@@ -16,6 +16,7 @@ use crate::spec::Spec;
 use crate::stencil::POINTS;
 use crate::stokes::{Discretisation, pattern, values};
 use crate::{Step, StokesSteps, check_rhs, coupled, elasticity, grid, lookalike, memory, random};
+use crate::{bricks, supg};
 
 /// One rank's rows of a generated system, with their right-hand side, coordinates and the system's sizes.
 ///
@@ -73,10 +74,13 @@ pub fn generate_rows(spec: &str, rank: usize, ranks: usize) -> Result<GeneratedR
     match spec.problem.name {
         "stokes" => stokes_step(spec, rank, ranks),
         "laplace" => grid::part(&Laplacian::new(&spec, rank, ranks)?, spec.full()),
-        "elasticity" => elasticity::part(&elasticity::Bar::new(&spec, rank, ranks)?, spec.full()),
+        "elasticity" => bricks::part(&elasticity::Bar::new(&spec, rank, ranks)?, spec.full()),
         "spe10" => grid::part(&Reservoir::new(&spec, rank, ranks)?, spec.full()),
         "radiation" => grid::part(&Radiation::new(&spec, rank, ranks)?, spec.full()),
         "poisson-multiphase" => grid::part(&Multiphase::new(&spec, rank, ranks)?, spec.full()),
+        "advection" if supg::is_named(&spec)? => {
+            bricks::part(&supg::Supg::new(&spec, rank, ranks)?, spec.full())
+        }
         "advection" => grid::part(&Advection::new(&spec, rank, ranks)?, spec.full()),
         "lookalike" => lookalike::generate_rows(&spec, rank, ranks),
         _ => random::generate_rows(&spec, rank, ranks),

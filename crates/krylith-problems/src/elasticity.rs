@@ -4,19 +4,14 @@
 //! elsewhere. Rows of clamped nodes hold only a diagonal, of the size of the other diagonals, and their
 //! columns are zero elsewhere: the matrix is symmetric positive definite.
 
-use krylith_core::matrix::{Bsr, Dense};
-use krylith_core::partition::{RowBlocks, Rows, contiguous};
+use krylith_core::partition::contiguous;
 use krylith_core::{Error, Result};
-use rayon::prelude::*;
 use std::ops::Range;
 
+use crate::bricks::{Bricks, CORNERS, POINTS, at_gauss_points, common, position};
 use crate::spec::Spec;
-use crate::{DuctMesh, Generated, GeneratedRows, SystemKind, memory};
+use crate::{DuctMesh, memory};
 
-/// Largest number of blocks in a row.
-const POINTS: usize = 27;
-/// Corners of a brick.
-const CORNERS: usize = 8;
 /// Displacements per node.
 const B: usize = 3;
 
@@ -32,9 +27,6 @@ pub(crate) struct Bar {
     /// Diagonal entry of a clamped node.
     clamped: f64,
 }
-
-/// Stored rows: pointers, columns, values.
-type Stored = (Vec<usize>, Vec<u64>, Vec<f64>);
 
 impl Bar {
     /// Builds the rows of `rank` among `ranks`.
@@ -66,14 +58,29 @@ impl Bar {
         Ok(Self { mesh, nodes, own, stiffness, weight, clamped })
     }
 
-    fn position(&self, i: usize) -> [usize; 3] {
-        let [nx, ny, _] = self.nodes;
-        [i % nx, i / nx % ny, i / nx / ny]
+    /// Sums over all bricks that contain both nodes, in ascending order of the bricks.
+    fn block(&self, from: [usize; 3], to: [usize; 3]) -> [f64; B * B] {
+        let mut block = [0.0; B * B];
+        common(from, to, self.nodes, |_, a, b| {
+            for (e, v) in block.iter_mut().enumerate() {
+                *v += self.stiffness[(a * B + e / B) * B * CORNERS + b * B + e % B];
+            }
+        });
+        block
     }
+}
 
-    /// Calls `f(j, block)` for the blocks of row `i`, columns ascending.
-    fn row(&self, i: usize, mut f: impl FnMut(usize, &[f64; B * B])) {
-        let at = self.position(i);
+impl Bricks for Bar {
+    const B: usize = B;
+
+    fn nodes(&self) -> [usize; 3] {
+        self.nodes
+    }
+    fn own(&self) -> Range<usize> {
+        self.own.clone()
+    }
+    fn row(&self, i: usize, f: &mut dyn FnMut(usize, &[f64])) {
+        let at = position(i, self.nodes);
         if at[0] == 0 {
             let mut block = [0.0; B * B];
             (0..B).for_each(|c| block[c * (B + 1)] = self.clamped);
@@ -89,72 +96,16 @@ impl Bar {
             }
         }
     }
-
-    /// Sums over all bricks that contain both nodes, in ascending order of the bricks.
-    fn block(&self, from: [usize; 3], to: [usize; 3]) -> [f64; B * B] {
-        let mut block = [0.0; B * B];
-        for brick in 0..CORNERS {
-            // The brick's lowest node lies `back` below `from`.
-            let back = [0, 1, 2].map(|axis| 1 - (brick >> axis & 1));
-            let corner = |node: [usize; 3]| {
-                let local = |axis: usize| {
-                    let lowest = from[axis].checked_sub(back[axis])?;
-                    let at = node[axis].checked_sub(lowest)?;
-                    (at <= 1 && lowest + 1 < self.nodes[axis]).then_some(at << axis)
-                };
-                Some(local(0)? + local(1)? + local(2)?)
-            };
-            let (Some(a), Some(b)) = (corner(from), corner(to)) else { continue };
-            for (e, v) in block.iter_mut().enumerate() {
-                *v += self.stiffness[(a * B + e / B) * B * CORNERS + b * B + e % B];
-            }
-        }
-        block
-    }
-
-    /// Returns the load on node `i`: its number of bricks times a corner's share of the weight, downwards.
-    fn load(&self, i: usize) -> [f64; B] {
-        let at = self.position(i);
+    /// The load is the number of bricks times a corner's share of the weight, downwards.
+    fn load(&self, i: usize, to: &mut Vec<f64>) {
+        let at = position(i, self.nodes);
         let sides =
             |axis: usize| 2 - usize::from(at[axis] == 0) - usize::from(at[axis] + 1 == self.nodes[axis]);
         let bricks = sides(0) * sides(1) * sides(2);
-        if at[0] == 0 { [0.0; B] } else { [0.0, 0.0, bricks as f64 * self.weight] }
+        to.extend(if at[0] == 0 { [0.0; B] } else { [0.0, 0.0, bricks as f64 * self.weight] });
     }
-
-    fn rows(&self) -> Stored {
-        const CHUNK: usize = 1 << 12;
-        let chunks: Vec<Range<usize>> =
-            self.own.clone().step_by(CHUNK).map(|i| i..(i + CHUNK).min(self.own.end)).collect();
-        let made: Vec<Stored> = chunks
-            .into_par_iter()
-            .map(|rows| {
-                let (mut ends, mut col, mut values) = (Vec::new(), Vec::new(), Vec::new());
-                for i in rows {
-                    self.row(i, |j, block| {
-                        col.push(j as u64);
-                        values.extend_from_slice(block);
-                    });
-                    ends.push(col.len());
-                }
-                (ends, col, values)
-            })
-            .collect();
-        let (mut row_ptr, mut col, mut values) = (vec![0], Vec::new(), Vec::new());
-        for (ends, own_col, own_values) in made {
-            let before = col.len();
-            row_ptr.extend(ends.iter().map(|end| before + end));
-            col.extend(own_col);
-            values.extend(own_values);
-        }
-        (row_ptr, col, values)
-    }
-
-    fn rhs(&self) -> Vec<f64> {
-        self.own.clone().flat_map(|i| self.load(i)).collect()
-    }
-
-    fn coordinates(&self) -> Option<Vec<[f64; 3]>> {
-        Some(self.own.clone().map(|i| self.mesh.coordinate(i)).collect())
+    fn coordinate(&self, i: usize) -> [f64; 3] {
+        self.mesh.coordinate(i)
     }
 }
 
@@ -163,67 +114,25 @@ impl Bar {
 fn stiffness(h: [f64; 3], [lambda, mu]: [f64; 2]) -> Vec<f64> {
     let order = B * CORNERS;
     let mut matrix = vec![0.0; order * order];
-    let gauss = [0.5 - 0.5 / 3f64.sqrt(), 0.5 + 0.5 / 3f64.sqrt()];
-    for point in 0..CORNERS {
-        let x = [0, 1, 2].map(|axis| gauss[point >> axis & 1]);
-        let gradient = |corner: usize| {
-            let value = |axis: usize| if corner >> axis & 1 == 1 { x[axis] } else { 1.0 - x[axis] };
-            let slope = |axis: usize| (if corner >> axis & 1 == 1 { 1.0 } else { -1.0 }) / h[axis];
-            [slope(0) * value(1) * value(2), value(0) * slope(1) * value(2), value(0) * value(1) * slope(2)]
-        };
-        let weight = h.iter().product::<f64>() / CORNERS as f64;
+    at_gauss_points(h, |weight, function| {
+        let gradients: [[f64; 3]; CORNERS] = std::array::from_fn(|corner| function(corner).1);
         for (e, v) in matrix.iter_mut().enumerate() {
             let (row, column) = (e / order, e % order);
-            let (ga, gb, r, c) = (gradient(row / B), gradient(column / B), row % B, column % B);
+            let (ga, gb, r, c) = (gradients[row / B], gradients[column / B], row % B, column % B);
             let all: f64 = ga.iter().zip(gb).map(|(a, b)| a * b).sum();
             *v +=
                 weight * (lambda * ga[r] * gb[c] + mu * (f64::from(u8::from(r == c)) * all + ga[c] * gb[r]));
         }
-    }
+    });
     let symmetric = |e: usize| 0.5 * (matrix[e] + matrix[e % order * order + e / order]);
     (0..order * order).map(symmetric).collect()
-}
-
-/// Builds the whole system.
-pub(crate) fn whole(bar: &Bar, spec: String) -> Result<Generated> {
-    let (row_ptr, col, values) = bar.rows();
-    let n = bar.mesh.nodes();
-    let col = col.into_iter().map(|j| j as u32).collect();
-    Ok(Generated {
-        system: SystemKind::Bsr(Bsr::new(B, n, n, row_ptr, col, values)?),
-        rhs: bar.rhs(),
-        coordinates: bar.coordinates(),
-        grid: Some(bar.nodes),
-        mesh: None,
-        fields: Vec::new(),
-        matrices: Vec::new(),
-        spec,
-    })
-}
-
-/// Builds the own rows of the system.
-pub(crate) fn part(bar: &Bar, spec: String) -> Result<GeneratedRows> {
-    let (row_ptr, col, values) = bar.rows();
-    Ok(GeneratedRows {
-        fields: Vec::new(),
-        matrices: Vec::new(),
-        rows: Rows {
-            numbers: bar.own.clone().map(|i| i as u64).collect(),
-            block: B,
-            terms: vec![(Dense::identity(1), RowBlocks { row_ptr, col, values })],
-        },
-        rhs: bar.rhs(),
-        coordinates: bar.coordinates(),
-        grid: Some(bar.nodes),
-        nodes: bar.mesh.nodes(),
-        spec,
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generate;
+    use crate::{SystemKind, generate};
+    use krylith_core::matrix::Bsr;
 
     fn bar(text: &str) -> (Bsr, Vec<f64>, Vec<[f64; 3]>) {
         let made = generate(text).unwrap();

@@ -45,6 +45,7 @@
 
 mod advection;
 pub mod artery;
+mod bricks;
 mod catalogue;
 pub mod cavity;
 pub mod coupled;
@@ -73,6 +74,7 @@ mod spec;
 mod stencil;
 mod steps;
 pub mod stokes;
+mod supg;
 pub mod tets;
 pub mod ventricle;
 
@@ -188,10 +190,11 @@ pub fn generate(spec: &str) -> Result<Generated> {
     match spec.problem.name {
         "stokes" => stokes_step(spec),
         "laplace" => grid::whole(&laplace::Laplacian::new(&spec, 0, 1)?, spec.full()),
-        "elasticity" => elasticity::whole(&elasticity::Bar::new(&spec, 0, 1)?, spec.full()),
+        "elasticity" => bricks::whole(&elasticity::Bar::new(&spec, 0, 1)?, spec.full()),
         "spe10" => grid::whole(&spe10::Reservoir::new(&spec, 0, 1)?, spec.full()),
         "radiation" => grid::whole(&radiation::Radiation::new(&spec, 0, 1)?, spec.full()),
         "poisson-multiphase" => grid::whole(&multiphase::Multiphase::new(&spec, 0, 1)?, spec.full()),
+        "advection" if supg::is_named(&spec)? => bricks::whole(&supg::Supg::new(&spec, 0, 1)?, spec.full()),
         "advection" => grid::whole(&advection::Advection::new(&spec, 0, 1)?, spec.full()),
         "lookalike" => lookalike::generate(&spec),
         _ => random::generate(&spec),

@@ -85,6 +85,8 @@ fn parts_are_the_whole() {
         "radiation:4x3x3,components=3,linearization=secant,dt=1",
         "advection:4x5x6,peclet=inf",
         "advection:6x5x7,wind=recirculating",
+        "advection:4x6x5,scheme=supg,peclet=inf",
+        "advection:5x4x6,scheme=supg,wind=recirculating",
         "poisson-multiphase:4x5x6",
         "poisson-multiphase:6x5x7,seed=3,gap=1,width=0,outlet=none",
         "taylor-hood:2x3x2,contrast=10",

@@ -379,3 +379,35 @@ fn advection_carries_downwind() {
         assert!(if inside { sum.abs() < 1e-14 } else { sum > 0.0 }, "row {i}: {sum}");
     }
 }
+
+/// Finite elements with streamline diffusion tend to the same function as finite volumes.
+#[test]
+fn supg_carries_downwind() {
+    let of = |n: usize, keys: &str| {
+        let generated = generate(&format!("advection:{n}x{n}x{n},scheme=supg{keys}")).unwrap();
+        (solve(&matrix(&generated), &generated.rhs), generated.coordinates.unwrap())
+    };
+    let error = |n: usize| {
+        let (u, coordinates) = of(n, ",peclet=inf");
+        let wind = [6.0 / 7.0, 3.0 / 7.0, 2.0 / 7.0];
+        let time = |x: &[f64; 3]| (0..3).map(|d| x[d] / wind[d]).fold(f64::INFINITY, f64::min);
+        u.iter().zip(&coordinates).map(|(u, x)| (u - time(x)).abs()).sum::<f64>() / u.len() as f64
+    };
+    let errors = [error(4), error(8)];
+    assert!(errors[1] < 0.7 * errors[0] && errors[1] < 0.05, "{errors:?}");
+    // At the centre of a diffusive flow both schemes are near each other.
+    let value = |u: &[f64], points: &[[f64; 3]]| {
+        let near = |p: &[f64; 3]| p.iter().map(|x| (x - 0.5) * (x - 0.5)).sum::<f64>();
+        let nearest = points.iter().map(near).fold(f64::INFINITY, f64::min);
+        let all: Vec<f64> =
+            u.iter().zip(points).filter(|(_, p)| near(p) < nearest + 1e-9).map(|e| *e.0).collect();
+        all.iter().sum::<f64>() / all.len() as f64
+    };
+    for wind in ["oblique", "recirculating"] {
+        let (u, points) = of(11, &format!(",peclet=10,wind={wind}"));
+        let other = generate(&format!("advection:12x12x12,peclet=10,wind={wind}")).unwrap();
+        let volumes = value(&solve(&matrix(&other), &other.rhs), &other.coordinates.unwrap());
+        let elements = value(&u, &points);
+        assert!((elements / volumes - 1.0).abs() < 0.1, "{wind}: {elements}, {volumes}");
+    }
+}

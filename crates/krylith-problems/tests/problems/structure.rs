@@ -107,6 +107,7 @@ fn the_same_on_one_thread_and_two() {
         "radiation:21x22x23,components=3",
         "poisson-multiphase:21x22x23,gap=1",
         "advection:21x22x23",
+        "advection:21x22x23,scheme=supg",
         "taylor-hood:5x4x6,contrast=10",
         "oseen:3x4x5",
         "rt0:5x6x7",
