@@ -16,7 +16,7 @@
 //! One application in f64 moves 48 bytes per cell, or 72 with both triangles. The sums over x and y that a
 //! method requests move nothing extra.
 
-use super::ildu::PivotKind;
+use super::incomplete::pivots::PivotKind;
 use crate::operator::{Dots, LinearOperator, TermValues, Terms, fresh_key};
 use crate::profile::{self, SetupPart};
 use crate::space::{Precision, Space};

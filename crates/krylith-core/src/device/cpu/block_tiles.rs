@@ -10,6 +10,7 @@
 //! Memory traffic of one application in f64: forward 48 bytes per cell, backward 40. If a slab fits the
 //! cache, the backward solve reads from the cache.
 
+use super::elimination::Stored;
 use super::{Cpu, CpuScalars, Wide, basis};
 use crate::operator::{Dots, TermValues, Terms, check_lengths};
 use crate::precond::{
@@ -52,34 +53,6 @@ struct Halves<T> {
     inverse: Vec<T>,
     lower: [Vec<T>; 3],
     upper: Option<[Vec<T>; 3]>,
-}
-
-/// A stored number.
-trait Number: Copy + Default + Send + Sync {
-    fn narrow(x: f64) -> Self;
-    fn wide(self) -> f64;
-}
-
-impl Number for f64 {
-    #[inline(always)]
-    fn narrow(x: f64) -> f64 {
-        x
-    }
-    #[inline(always)]
-    fn wide(self) -> f64 {
-        self
-    }
-}
-
-impl Number for f32 {
-    #[inline(always)]
-    fn narrow(x: f64) -> f32 {
-        x as f32
-    }
-    #[inline(always)]
-    fn wide(self) -> f64 {
-        self as f64
-    }
 }
 
 /// One tile of a box.
@@ -219,7 +192,7 @@ impl TileFactors for Cpu {
     }
 }
 
-impl<T: Number> Halves<T> {
+impl<T: Stored> Halves<T> {
     fn allocate(n: usize, factor: TileFactor) -> Result<Self> {
         let one = || crate::threads::zeros::<T>(n, "block-Jacobi factors");
         let three = || Ok::<_, Error>([one()?, one()?, one()?]);
@@ -237,7 +210,7 @@ struct Matrix<'a> {
 }
 
 /// Factorises all tiles, each on one thread.
-fn factorize<T: Number>(
+fn factorize<T: Stored>(
     space: &Cpu,
     tiling: &Tiling,
     factor: TileFactor,
@@ -403,7 +376,7 @@ impl Chains {
 
 /// Solves one tile, from x to y. Returns the sums (x, x) and (x, y), or zeros where they are not needed.
 #[inline(always)]
-fn solve<T: Number>(tile: &Tile, f: &Halves<T>, x: &[f64], y: &Disjoint<f64>, sums: bool) -> [f64; 2] {
+fn solve<T: Stored>(tile: &Tile, f: &Halves<T>, x: &[f64], y: &Disjoint<f64>, sums: bool) -> [f64; 2] {
     let [cx, cy, cz] = tile.cells;
     let (chunks, mut found) = (cx.div_ceil(CHUNK), [0.0; 2]);
     let zero = || [[0.0; CHUNK]; LINES];
@@ -434,9 +407,9 @@ fn solve<T: Number>(tile: &Tile, f: &Halves<T>, x: &[f64], y: &Disjoint<f64>, su
                     }
                     let (q, h) = (&f.inverse[all.clone()], &f.lower[0][all]);
                     for k in 0..len {
-                        let q = q[k].wide();
+                        let q = q[k].widen();
                         add[k] *= q;
-                        times[k] = q * h[k].wide();
+                        times[k] = q * h[k].widen();
                     }
                     if chunk == 0 {
                         chains.carry[j] = 0.0;
@@ -478,10 +451,10 @@ fn solve<T: Number>(tile: &Tile, f: &Halves<T>, x: &[f64], y: &Disjoint<f64>, su
                     let after = if chunk == 0 { len - 1 } else { len };
                     let h = &upper[0][at + 1..at + 1 + after];
                     for k in 0..len {
-                        add[k] = q[k].wide().mul_add(add[k], w[k]);
+                        add[k] = q[k].widen().mul_add(add[k], w[k]);
                     }
                     for k in 0..after {
-                        times[k] = q[k].wide() * h[k].wide();
+                        times[k] = q[k].widen() * h[k].widen();
                     }
                     if chunk == 0 {
                         times[len - 1] = 0.0;
@@ -507,8 +480,8 @@ fn solve<T: Number>(tile: &Tile, f: &Halves<T>, x: &[f64], y: &Disjoint<f64>, su
 
 /// Computes `to += h · v`.
 #[inline(always)]
-fn multiply_add<T: Number>(to: &mut [f64], h: &[T], v: &[f64]) {
+fn multiply_add<T: Stored>(to: &mut [f64], h: &[T], v: &[f64]) {
     for ((to, h), v) in to.iter_mut().zip(h).zip(v) {
-        *to = h.wide().mul_add(*v, *to);
+        *to = h.widen().mul_add(*v, *to);
     }
 }

@@ -10,6 +10,7 @@ mod block;
 mod block_tiles;
 mod dia;
 mod diagonal;
+mod elimination;
 mod factors;
 mod multilevel;
 mod outer;

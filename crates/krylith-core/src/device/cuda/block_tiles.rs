@@ -279,11 +279,10 @@ impl CudaTiles {
         let mut found = [0; 4];
         device.read(&self.report, 0, &mut found)?;
         let row = |k: usize| (found[k] != none).then_some(found[k] as usize);
-        let kind = |code: usize| if code == 0 { PivotKind::Zero } else { PivotKind::NotFinite };
         Ok(TileReport {
             off_stencil: row(0),
             unsymmetric: row(1),
-            bad: row(2).map(|code| (code / 4, kind(code % 4))),
+            bad: row(2).map(|code| (code / 4, PivotKind::of_code(code as u64))),
             shifted: found[3] as usize,
         })
     }

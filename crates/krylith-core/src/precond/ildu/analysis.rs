@@ -5,8 +5,8 @@
 //! subdomain. The second gathers them and computes the levels. The third writes them by level into the plan.
 //! A thread reuses the same scratch memory for all its subdomains.
 
-use super::fill::{NONE, Pattern};
-use super::order;
+use super::super::incomplete::fill::{NONE, Pattern};
+use super::super::incomplete::order;
 use crate::Result;
 use crate::interrupt::Allowance;
 use crate::matrix::Bsr;
@@ -161,7 +161,7 @@ impl<'a> Analysis<'a> {
             found.order = order;
         }
         if self.fill > 0 {
-            found.pattern = found.pattern.filled(self.fill, &self.allowance)?;
+            found.pattern = std::mem::take(&mut found.pattern).filled(self.fill, &self.allowance)?;
         }
         if self.fill > 0 || !found.order.is_empty() {
             diagonal.clear();

@@ -18,8 +18,6 @@
 //! symmetrized pattern with its fill.
 
 mod analysis;
-pub(super) mod fill;
-pub(super) mod order;
 mod outline;
 mod plan;
 
@@ -27,73 +25,13 @@ pub use outline::Outline;
 pub(crate) use plan::MAX_ORDER;
 pub use plan::Plan;
 
+use super::incomplete::pivots::Pivots;
 use crate::operator::{LinearOperator, TermValues, Terms, fresh_key};
 use crate::partition::Subdomains;
 use crate::profile::{self, SetupPart};
 use crate::space::{Precision, Space};
 use crate::{Error, Result};
 use std::sync::Arc;
-
-/// A pivot smaller than this, relative to the largest entry of its row, counts as tiny.
-pub const TINY_PIVOT: f64 = 1e-14;
-
-/// Defect of a pivot.
-///
-/// # Examples
-/// ```
-/// use krylith_core::precond::PivotKind;
-/// assert_eq!(PivotKind::Zero.name(), "zero"); // as errors and events call it
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PivotKind {
-    /// The pivot is zero, or a block that is exactly singular.
-    Zero,
-    /// The pivot is below [`TINY_PIVOT`] times the largest entry of its row in the subdomain's part of the
-    /// matrix.
-    Tiny,
-    /// The pivot or its inverse is NaN or infinite.
-    NotFinite,
-}
-
-impl PivotKind {
-    /// Returns the name in messages.
-    pub fn name(self) -> &'static str {
-        match self {
-            PivotKind::Zero => "zero",
-            PivotKind::Tiny => "tiny",
-            PivotKind::NotFinite => "non-finite",
-        }
-    }
-}
-
-/// Statistics of the pivots of a factorisation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[doc(hidden)]
-pub struct Pivots {
-    /// Number of pivots that could not be inverted and were not corrected.
-    pub bad: usize,
-    /// Own block row and defect of the bad pivot in the lowest row.
-    pub first: Option<(u32, PivotKind)>,
-    /// Number of pivots corrected by a shift.
-    pub shifted: usize,
-}
-
-impl Pivots {
-    /// Counts a bad pivot.
-    pub fn found(&mut self, row: u32, kind: PivotKind) {
-        self.bad += 1;
-        self.first = Some(self.first.map_or((row, kind), |first| first.min((row, kind))));
-    }
-
-    /// Returns the statistics of both together. The order does not matter.
-    pub fn with(self, other: Self) -> Self {
-        let first = match (self.first, other.first) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        };
-        Self { bad: self.bad + other.bad, first, shifted: self.shifted + other.shifted }
-    }
-}
 
 /// Positions in a vector that factors read and write. Component r of block row i, for blocks of order m, is
 /// number (i·m + r)·step + offset.
@@ -274,12 +212,11 @@ impl<S: SubdomainFactors> Ildu<S> {
         self.outline.check(&values)?;
         let _factors = profile::begin_inside(SetupPart::Factors);
         self.pivots = space.factorize(&mut self.factors, &values, self.options.shift)?;
-        let Some((row, kind)) = self.pivots.first else { return Ok(()) };
         let remedy = match self.options.shift {
             None => "shift such pivots (shift=1e-3), or use another preconditioner",
             Some(_) => "use a larger shift, or another preconditioner",
         };
-        Err(Error::Pivot { row: row as usize, kind: kind.name(), remedy })
+        self.pivots.check(|row| row, remedy)
     }
 
     /// Does the same as [`apply`](LinearOperator::apply) on the positions `at` of longer vectors. The rest of

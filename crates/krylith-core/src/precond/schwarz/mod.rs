@@ -27,7 +27,7 @@ pub use plan::{
     FILL, FactorQuality, Factorization, SchwarzOrder, SchwarzPattern, SchwarzPlan, TriangularSolve,
 };
 
-use super::ildu::Pivots;
+use super::incomplete::pivots::Pivots;
 use crate::comm::agree;
 use crate::memory::Numbers;
 use crate::operator::{LinearOperator, fresh_key, joined_key};
@@ -356,11 +356,8 @@ impl<S: SchwarzFactors> Schwarz<S> {
     /// Computes exact factors of this rank's subdomains.
     fn exact(&mut self, space: &S) -> Result<()> {
         let (quality, pivots) = space.factorize_schwarz(&mut self.factors, Factorization::Exact)?;
-        if let Some((node, kind)) = pivots.first {
-            let row = self.plan.global.get(node as usize).copied().unwrap_or_default() as usize;
-            let remedy = "use another preconditioner, or another order or fill";
-            return Err(Error::Pivot { row, kind: kind.name(), remedy });
-        }
+        let row = |node: usize| self.plan.global.get(node).copied().unwrap_or_default() as usize;
+        pivots.check(row, "use another preconditioner, or another order or fill")?;
         if !quality.finite {
             return Err(Error::invalid(
                 "ras: exact factors overflow; scale the system, or use another preconditioner",

@@ -1,7 +1,8 @@
 //! The plan of restricted additive Schwarz, which does not depend on values: rows and pattern of the
 //! subdomain matrices, the sources of their values, and the halos.
 
-use super::super::ildu::order::reverse_cuthill_mckee;
+use super::super::incomplete::fill::Pattern;
+use super::super::incomplete::order::reverse_cuthill_mckee;
 use super::overlap::{self, Overlap};
 use super::pattern;
 use crate::comm::{Communicator, agree};
@@ -163,7 +164,7 @@ impl SchwarzPlan {
         let (a, n) = (&*terms.terms[0].1, terms.block_rows());
         let nodes = found.global.len();
         let allowance = Allowance::of_fill();
-        let parts: Vec<(Vec<u32>, super::super::ildu::fill::Pattern)> = found
+        let parts: Vec<(Vec<u32>, Pattern)> = found
             .rows
             .par_iter()
             .map_init(
@@ -176,7 +177,7 @@ impl SchwarzPlan {
                         own = own.permuted(&by);
                         order = by.iter().map(|&k| rows[k as usize]).collect();
                     }
-                    Ok((order, pattern::filled(own, pattern.fill, &allowance)?))
+                    Ok((order, own.filled(pattern.fill, &allowance)?))
                 },
             )
             .collect::<Result<_>>()?;
@@ -240,6 +241,11 @@ impl SchwarzPlan {
     /// Returns the entries of U in a row, without the diagonal.
     pub(crate) fn upper(&self, row: usize) -> Range<usize> {
         self.diagonal[row] as usize + 1..self.row_ptr[row + 1] as usize
+    }
+
+    /// Returns the entries of L in row k or, with `upper`, those of U in row k from the end.
+    pub(crate) fn triangle(&self, upper: bool, k: usize) -> Range<usize> {
+        if upper { self.upper(self.rows() - 1 - k) } else { self.lower(k) }
     }
 
     /// Returns the number of blocks in S: L below the diagonal, and U on and above it.

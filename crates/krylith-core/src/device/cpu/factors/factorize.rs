@@ -1,6 +1,6 @@
 //! Block ILU of one subdomain on the plan's pattern, row by row (IKJ; Saad 2003, Alg. 10.1), in f64.
 
-use super::pivot::invert;
+use super::super::elimination::{self, Table, Upper, invert, multiply};
 use crate::Result;
 use crate::device::cpu::Wide;
 use crate::interrupt::Lookout;
@@ -59,16 +59,21 @@ pub(super) fn subdomain(
         #[inline(always)]
         || {
             let (scratch, pivots) = &mut *cell.borrow_mut();
+            macro_rules! eliminate {
+                ($m:expr) => {
+                    eliminate($m, plan, terms, one, p, shift, scratch, lookout)
+                };
+            }
             *pivots = match plan.order {
-                1 => eliminate_scalar(plan, terms, one, p, shift, scratch, lookout),
-                2 => eliminate(2, plan, terms, p, shift, scratch, lookout),
-                3 => eliminate(3, plan, terms, p, shift, scratch, lookout),
-                4 => eliminate(4, plan, terms, p, shift, scratch, lookout),
-                5 => eliminate(5, plan, terms, p, shift, scratch, lookout),
-                6 => eliminate(6, plan, terms, p, shift, scratch, lookout),
-                7 => eliminate(7, plan, terms, p, shift, scratch, lookout),
-                8 => eliminate(8, plan, terms, p, shift, scratch, lookout),
-                m => eliminate(m, plan, terms, p, shift, scratch, lookout),
+                1 => eliminate!(1),
+                2 => eliminate!(2),
+                3 => eliminate!(3),
+                4 => eliminate!(4),
+                5 => eliminate!(5),
+                6 => eliminate!(6),
+                7 => eliminate!(7),
+                8 => eliminate!(8),
+                m => eliminate!(m),
             };
         },
     ));
@@ -121,96 +126,16 @@ fn gather(plan: &Plan, terms: &HostTerms, p: usize, scratch: &mut Scratch) {
         }
     }
     for (i, scale) in rows.zip(scratch.scale.chunks_exact_mut(m)) {
-        let row =
-            &values[(plan.row_ptr[i] - entries.start) * m * m..(plan.row_ptr[i + 1] - entries.start) * m * m];
-        scale.fill(0.0);
-        for block in row.chunks_exact(m * m) {
-            for (scale, row) in scale.iter_mut().zip(block.chunks_exact(m)) {
-                *scale = row.iter().fold(*scale, |most, v| most.max(v.abs()));
-            }
-        }
+        let row = plan.row_ptr[i] - entries.start..plan.row_ptr[i + 1] - entries.start;
+        elimination::largest(m, &values[row.start * m * m..row.end * m * m], scale);
     }
 }
 
+/// Factorises a subdomain with blocks of order m; gathers the values of a single matrix of scalars on the
+/// way.
 #[inline(always)]
 fn eliminate(
     m: usize,
-    plan: &Plan,
-    terms: &HostTerms,
-    p: usize,
-    shift: Option<f64>,
-    scratch: &mut Scratch,
-    lookout: &Lookout,
-) -> Pivots {
-    let mm = m * m;
-    let rows = plan.ptr[p]..plan.ptr[p + 1];
-    let first = plan.row_ptr[rows.start];
-    let Scratch { values, entry, scale } = scratch;
-    let mut pivots = Pivots::default();
-    let (mut work, mut inverse) = ([0.0; MAX_ORDER * MAX_ORDER], [0.0; MAX_ORDER * MAX_ORDER]);
-    let (work, inverse) = (&mut work[..mm], &mut inverse[..mm]);
-    entry[..rows.len()].fill(0);
-    for i in rows.clone() {
-        if ends(lookout, i) {
-            break;
-        }
-        let (begin, diagonal, end) =
-            (plan.row_ptr[i] - first, plan.diagonal[i] - first, plan.row_ptr[i + 1] - first);
-        let columns = &plan.columns[first + begin..first + end];
-        for (e, &j) in columns.iter().enumerate() {
-            entry[j as usize] = (begin + e) as u32;
-        }
-        // L(i, k) = A(i, k) D(k)⁻¹; then L(i, k) times the part of row k right of its diagonal is subtracted
-        // from row i.
-        for e in begin..diagonal {
-            let k = rows.start + plan.columns[first + e] as usize;
-            let pivot = plan.diagonal[k] - first;
-            let (done, row) = values.split_at_mut(begin * mm);
-            work.copy_from_slice(&row[(e - begin) * mm..][..mm]);
-            let l = &mut row[(e - begin) * mm..][..mm];
-            l.fill(0.0);
-            add_product(m, 1.0, work, &done[pivot * mm..][..mm], l);
-            work.copy_from_slice(l);
-            for u in pivot + 1..plan.row_ptr[k + 1] - first {
-                let to = entry[plan.columns[first + u] as usize] as usize;
-                if to >= begin {
-                    add_product(m, -1.0, work, &done[u * mm..][..mm], &mut row[(to - begin) * mm..][..mm]);
-                }
-            }
-        }
-        let scale = &scale[(i - rows.start) * m..][..m];
-        let row = &mut values[begin * mm..end * mm];
-        invert_pivot(
-            m,
-            plan,
-            plan.rows[i],
-            terms,
-            shift,
-            scale,
-            row,
-            diagonal - begin,
-            work,
-            inverse,
-            &mut pivots,
-        );
-    }
-    // U = D⁻¹ times the part right of the diagonal, which no later row reads in its old form.
-    for i in rows {
-        let (diagonal, end) = (plan.diagonal[i] - first, plan.row_ptr[i + 1] - first);
-        let (d, u) = values[diagonal * mm..end * mm].split_at_mut(mm);
-        for u in u.chunks_exact_mut(mm) {
-            work.copy_from_slice(u);
-            u.fill(0.0);
-            add_product(m, 1.0, d, work, u);
-        }
-    }
-    pivots
-}
-
-/// Factorises like `eliminate`, for scalars instead of blocks; gathers the values of a single matrix on the
-/// way.
-#[inline(always)]
-fn eliminate_scalar(
     plan: &Plan,
     terms: &HostTerms,
     one: Option<Numbers>,
@@ -219,25 +144,27 @@ fn eliminate_scalar(
     scratch: &mut Scratch,
     lookout: &Lookout,
 ) -> Pivots {
+    let mm = m * m;
     let rows = plan.ptr[p]..plan.ptr[p + 1];
     let (first, last) = (plan.row_ptr[rows.start], plan.row_ptr[rows.end]);
     let Scratch { values, entry, scale } = scratch;
-    let (values, entry) = (&mut values[..last - first], &mut entry[..rows.len()]);
+    let (values, entry) = (&mut values[..(last - first) * mm], &mut entry[..rows.len()]);
     let columns = &plan.columns[first..last];
     let (row_ptr, diagonals) = (&plan.row_ptr[rows.start..=rows.end], &plan.diagonal[rows.clone()]);
     let mut pivots = Pivots::default();
-    let (mut work, mut inverse) = ([0.0], [0.0]);
+    let (mut work, mut inverse) = ([0.0; MAX_ORDER * MAX_ORDER], [0.0; MAX_ORDER * MAX_ORDER]);
+    let (work, inverse) = (&mut work[..mm], &mut inverse[..mm]);
     entry.fill(0);
     for i in 0..rows.len() {
         if ends(lookout, i) {
             break;
         }
         let (begin, diagonal, end) = (row_ptr[i] - first, diagonals[i] - first, row_ptr[i + 1] - first);
-        let (done, row) = values[..end].split_at_mut(begin);
+        let (done, row) = values[..end * mm].split_at_mut(begin * mm);
         for (e, &j) in columns[begin..end].iter().enumerate() {
             entry[j as usize] = (begin + e) as u32;
         }
-        if let Some((c, a, sources)) = one {
+        if let Some((c, a, sources)) = one.filter(|_| m == 1) {
             let mut largest = 0.0f64;
             for (to, &source) in row.iter_mut().zip(&sources[first + begin..first + end]) {
                 *to = if source == u32::MAX { 0.0 } else { c * a[source as usize] };
@@ -245,27 +172,24 @@ fn eliminate_scalar(
             }
             scale[i] = largest;
         }
-        for e in 0..diagonal - begin {
-            let k = columns[begin + e] as usize;
+        elimination::row(m, &columns[begin..diagonal], row, work, Table { entry, begin }, |k| {
             let (pivot, behind) = (diagonals[k] - first, row_ptr[k + 1] - first);
-            let l = row[e] * done[pivot];
-            row[e] = l;
-            for (&j, &u) in columns[pivot + 1..behind].iter().zip(&done[pivot + 1..behind]) {
-                let to = entry[j as usize] as usize;
-                if to >= begin {
-                    row[to - begin] -= l * u;
-                }
+            Upper {
+                columns: &columns[pivot + 1..behind],
+                blocks: &done[(pivot + 1) * mm..behind * mm],
+                inverse: &done[pivot * mm..][..mm],
             }
-        }
-        let number = plan.rows[rows.start + i];
-        let (scale, at) = (&scale[i..=i], diagonal - begin);
-        invert_pivot(1, plan, number, terms, shift, scale, row, at, &mut work, &mut inverse, &mut pivots);
+        });
+        let (number, scale) = (plan.rows[rows.start + i], &scale[i * m..][..m]);
+        let at = diagonal - begin;
+        invert_pivot(m, plan, number, terms, shift, scale, row, at, work, inverse, &mut pivots);
     }
     // U = D⁻¹ times the part right of the diagonal, which no later row reads in its old form.
     for (bounds, &diagonal) in row_ptr.windows(2).zip(diagonals) {
-        let row = &mut values[diagonal - first..bounds[1] - first];
-        if let Some((d, u)) = row.split_first_mut() {
-            u.iter_mut().for_each(|u| *u *= *d);
+        let (d, u) = values[(diagonal - first) * mm..(bounds[1] - first) * mm].split_at_mut(mm);
+        for u in u.chunks_exact_mut(mm) {
+            work.copy_from_slice(u);
+            multiply(m, d, work, u);
         }
     }
     pivots
@@ -354,18 +278,4 @@ fn largest_of_row(plan: &Plan, terms: &HostTerms, number: u32, r: usize) -> f64 
         }
     }
     if largest > 0.0 { largest } else { 1.0 }
-}
-
-/// Computes c += factor · a b, with row-major blocks of order m.
-#[inline(always)]
-fn add_product(m: usize, factor: f64, a: &[f64], b: &[f64], c: &mut [f64]) {
-    let (a, b, c) = (&a[..m * m], &b[..m * m], &mut c[..m * m]);
-    for r in 0..m {
-        for k in 0..m {
-            let f = factor * a[r * m + k];
-            for q in 0..m {
-                c[r * m + q] += f * b[k * m + q];
-            }
-        }
-    }
 }

@@ -10,6 +10,7 @@
 //! backward order. A slice consists of its slots one after another (D⁻¹ first), and a slot of m columns of m
 //! rows of W numbers. There is one column number for each block of L and U, in the same order.
 
+use super::super::elimination::Stored;
 use crate::Result;
 use crate::precond::Plan;
 use crate::space::Precision;
@@ -121,7 +122,7 @@ impl Layout {
     pub fn arrays<C, T>(&self, plan: &Plan, narrow: impl Fn(u32) -> C + Sync) -> Result<(Vec<C>, Vec<T>)>
     where
         C: Copy + Default + Send,
-        T: Stored + Default + Send,
+        T: Stored,
     {
         let what = "incomplete factors";
         let (mut columns, mut values) = (zeros(self.all_columns, what)?, zeros(self.values, what)?);
@@ -317,34 +318,6 @@ impl Lengths {
 /// Returns the largest of some lengths.
 fn longest(lengths: &[u32]) -> u32 {
     lengths.iter().fold(0, |most, &l| most.max(l))
-}
-
-/// A stored number.
-pub(super) trait Stored: Copy {
-    fn narrow(v: f64) -> Self;
-    fn widen(self) -> f64;
-}
-
-impl Stored for f64 {
-    #[inline(always)]
-    fn narrow(v: f64) -> f64 {
-        v
-    }
-    #[inline(always)]
-    fn widen(self) -> f64 {
-        self
-    }
-}
-
-impl Stored for f32 {
-    #[inline(always)]
-    fn narrow(v: f64) -> f32 {
-        v as f32
-    }
-    #[inline(always)]
-    fn widen(self) -> f64 {
-        self as f64
-    }
 }
 
 #[derive(Clone, Copy, PartialEq)]

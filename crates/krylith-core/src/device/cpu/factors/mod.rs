@@ -13,7 +13,6 @@
 
 mod factorize;
 mod layout;
-pub(super) mod pivot;
 mod solve;
 
 use super::Cpu;

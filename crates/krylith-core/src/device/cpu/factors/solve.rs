@@ -1,6 +1,7 @@
 //! The fused L·D·U solve of subdomains, specialised on order, slice width, stored precision and column type.
 
-use super::layout::{Piece, Slice, Stored};
+use super::super::elimination::Stored;
+use super::layout::{Piece, Slice};
 use super::{Columns, CpuFactors, Values};
 use crate::device::cpu::Wide;
 use crate::precond::Stride;

@@ -2,7 +2,7 @@
 //! factorisation and a randomized sweep compute a row in the same way, but read different rows of U.
 
 use super::super::Wide;
-use super::super::factors::pivot::invert;
+use super::super::elimination::{self, Find, Upper, Walk, invert, subtract};
 use super::{CpuSchwarz, Levels, Shared, by_order};
 use crate::Result;
 use crate::precond::{FactorQuality, Factorization, Pivots, SchwarzPlan};
@@ -83,36 +83,18 @@ impl Job<'_> {
     /// and the inverse of its diagonal.
     #[inline(always)]
     fn eliminate<'o, const B: usize>(
-        &self,
+        &'o self,
         i: usize,
         row: &mut [f64],
         other: impl Fn(usize) -> (&'o [f64], &'o [f64]),
     ) {
-        let bb = B * B;
-        let (plan, entries) = (self.plan, self.entries(i..i + 1));
-        row.copy_from_slice(&self.matrix[entries.start * bb..entries.end * bb]);
-        let columns = &plan.column[entries.clone()];
-        let mut l = [0.0; SQUARE];
-        let l = &mut l[..bb];
-        for e in 0..plan.diagonal[i] as usize - entries.start {
-            let k = columns[e] as usize;
-            let (upper, inverse) = other(k);
-            multiply::<B>(&row[e * bb..][..bb], inverse, l);
-            row[e * bb..][..bb].copy_from_slice(l);
-            let mut at = e + 1;
-            let behind = plan.upper(k);
-            for (&j, u) in plan.column[behind].iter().zip(upper.chunks_exact(bb)) {
-                while at < columns.len() && columns[at] < j {
-                    at += 1;
-                }
-                if at == columns.len() {
-                    break;
-                }
-                if columns[at] == j {
-                    subtract::<B>(l, u, &mut row[at * bb..][..bb]);
-                }
-            }
-        }
+        let (plan, entries, mut l) = (self.plan, self.entries(i..i + 1), [0.0; SQUARE]);
+        row.copy_from_slice(&self.matrix[entries.start * B * B..entries.end * B * B]);
+        let walk = Walk::along(&plan.column[entries]);
+        elimination::row(B, &plan.column[plan.lower(i)], row, &mut l, walk, |k| {
+            let (blocks, inverse) = other(k);
+            Upper { columns: &plan.column[plan.upper(k)], blocks, inverse }
+        });
     }
 
     /// Inverts a diagonal block of U.
@@ -128,32 +110,6 @@ impl Job<'_> {
                     pivots.lock().unwrap_or_else(|e| e.into_inner()).found(self.plan.node[i], kind);
                 }
                 None => inverse.fill(f64::NAN),
-            }
-        }
-    }
-}
-
-/// Computes c = a b.
-#[inline(always)]
-fn multiply<const B: usize>(a: &[f64], b: &[f64], c: &mut [f64]) {
-    for r in 0..B {
-        let mut sum = [0.0; B];
-        for k in 0..B {
-            for q in 0..B {
-                sum[q] += a[r * B + k] * b[k * B + q];
-            }
-        }
-        c[r * B..][..B].copy_from_slice(&sum);
-    }
-}
-
-/// Computes c = c − a b.
-#[inline(always)]
-fn subtract<const B: usize>(a: &[f64], b: &[f64], c: &mut [f64]) {
-    for r in 0..B {
-        for k in 0..B {
-            for q in 0..B {
-                c[r * B + q] -= a[r * B + k] * b[k * B + q];
             }
         }
     }
@@ -281,16 +237,11 @@ fn defect<const B: usize>(pool: &Pool, job: &Job, factors: &[f64], wanted: bool)
                         let diagonal = plan.diagonal[i] as usize - entries.start;
                         for (e, l) in own.chunks_exact(bb).enumerate().take(diagonal) {
                             let k = columns[e] as usize;
-                            let mut at = e;
+                            let mut walk = Walk::along(columns);
+                            walk.begin(e);
                             for f in plan.diagonal[k] as usize..plan.row_ptr[k + 1] as usize {
-                                while at < columns.len() && columns[at] < plan.column[f] {
-                                    at += 1;
-                                }
-                                if at == columns.len() {
-                                    break;
-                                }
-                                if columns[at] == plan.column[f] {
-                                    subtract::<B>(l, &factors[f * bb..][..bb], &mut left[at * bb..][..bb]);
+                                if let Some(at) = walk.place(plan.column[f]) {
+                                    subtract(B, l, &factors[f * bb..][..bb], &mut left[at * bb..][..bb]);
                                 }
                             }
                         }

@@ -6,6 +6,7 @@
 
 use super::super::Wide;
 use crate::precond::SchwarzPlan;
+use crate::precond::incomplete::levels::RunLevels;
 use crate::threads::{Pool, share};
 use std::ops::Range;
 
@@ -37,37 +38,24 @@ pub(super) fn of_both(plan: &SchwarzPlan, pool: &Pool, largest: usize) -> Option
 impl Levels {
     fn of(plan: &SchwarzPlan, upper: bool) -> Self {
         let n = plan.rows();
-        let columns = |i: usize| &plan.column[if upper { plan.upper(i) } else { plan.lower(i) }];
-        let row = |k: usize| if upper { n - 1 - k } else { k };
         // Columns ascend, so the row before is the first of U or the last of L.
-        let goes_on = |i: usize| match upper {
-            true => columns(i).first().is_some_and(|&j| j as usize == i + 1),
-            false => columns(i).last().is_some_and(|&j| j as usize + 1 == i),
+        let goes_on = |k: usize| {
+            let columns = &plan.column[plan.triangle(upper, k)];
+            match upper {
+                true => columns.first().is_some_and(|&j| n - j as usize == k),
+                false => columns.last().is_some_and(|&j| j as usize + 1 == k),
+            }
         };
-        let (mut level, mut levels) = (vec![0u32; n], Vec::<Vec<Range<usize>>>::new());
-        let mut begin = 0;
-        while begin < n {
-            let mut end = begin + 1;
-            while end < n && goes_on(row(end)) {
-                end += 1;
-            }
-            let rows = if upper { n - end..n - begin } else { begin..end };
-            let others = rows.clone().flat_map(columns).filter(|&&j| !rows.contains(&(j as usize)));
-            let own = others.map(|&j| level[j as usize] + 1).max().unwrap_or(0);
-            level[rows.clone()].fill(own);
-            if levels.len() <= own as usize {
-                levels.resize_with(own as usize + 1, Vec::new);
-            }
-            levels[own as usize].push(rows);
-            begin = end;
-        }
-        let mut ptr = vec![0];
-        ptr.extend(levels.iter().scan(0, |sum, runs| {
-            *sum += runs.len();
-            Some(*sum)
-        }));
-        let rows = levels.iter().map(|runs| runs.iter().map(Range::len).sum()).collect();
-        Self { ptr, runs: levels.concat(), rows, upper }
+        let end = |begin: usize| (begin + 1..n).find(|&k| !goes_on(k)).unwrap_or(n);
+        let RunLevels { first, order, begin } = RunLevels::new(plan, upper, end);
+        let run = |&run: &u32| {
+            let [begin, end] = [0, 1].map(|k| first[run as usize + k] as usize);
+            if upper { n - end..n - begin } else { begin..end }
+        };
+        let runs: Vec<Range<usize>> = order.iter().map(run).collect();
+        let ptr: Vec<usize> = begin.iter().map(|&begin| begin as usize).chain([runs.len()]).collect();
+        let rows = ptr.windows(2).map(|at| runs[at[0]..at[1]].iter().map(Range::len).sum()).collect();
+        Self { ptr, runs, rows, upper }
     }
 
     /// Estimates the time on so many threads, in rows that a thread computes in that time.

@@ -13,7 +13,7 @@ mod factorize;
 mod levels;
 mod solve;
 
-use super::{Cpu, outer};
+use super::{Cpu, elimination, outer};
 use crate::Result;
 use crate::comm::Channel;
 use crate::halo::Halo;
@@ -182,12 +182,7 @@ impl SchwarzFactors for Cpu {
             for (i, scale) in rows.zip(scale.chunks_exact_mut(b)) {
                 let row =
                     plan.row_ptr[i] as usize - entries.start..plan.row_ptr[i + 1] as usize - entries.start;
-                scale.fill(0.0);
-                for block in matrix[row.start * bb..row.end * bb].chunks_exact(bb) {
-                    for (scale, row) in scale.iter_mut().zip(block.chunks_exact(b)) {
-                        *scale = row.iter().fold(*scale, |most, v| most.max(v.abs()));
-                    }
-                }
+                elimination::largest(b, &matrix[row.start * bb..row.end * bb], scale);
             }
         });
         Ok(())

@@ -31,7 +31,7 @@ use super::launch::Function;
 use super::scan::scan_columns;
 use crate::operator::{TermValues, Terms};
 use crate::partition::Subdomains;
-use crate::precond::{Outline, PivotKind, Pivots, Plan, Stride, SubdomainFactors};
+use crate::precond::{Outline, Pivots, Plan, Stride, SubdomainFactors};
 use crate::space::Precision;
 use crate::{Error, Result};
 use std::sync::Arc;
@@ -200,13 +200,7 @@ impl SubdomainFactors for Cuda {
         )?;
         let mut found = [0u64; 2];
         device.read(&f.pivots, 0, &mut found)?;
-        let kind = match found[0] & 3 {
-            0 => PivotKind::Zero,
-            1 => PivotKind::Tiny,
-            _ => PivotKind::NotFinite,
-        };
-        let first = (found[0] != u64::MAX).then_some(((found[0] >> 2) as u32, kind));
-        Ok(Pivots { bad: found[1] as u32 as usize, first, shifted: (found[1] >> 32) as usize })
+        Ok(Pivots::of_kernel(found))
     }
 
     fn solve_factors(&self, f: &CudaFactors, at: Stride, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {

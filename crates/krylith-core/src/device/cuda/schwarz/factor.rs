@@ -6,7 +6,7 @@ use super::super::launch::{Address, At, Entry, Function, Of, kernels};
 use super::super::specialisations::define;
 use super::order::{self, Order};
 use crate::comm::time_limit;
-use crate::precond::{FactorQuality, PivotKind, Pivots, SchwarzPlan};
+use crate::precond::{FactorQuality, Pivots, SchwarzPlan};
 use crate::{Error, Result};
 use std::sync::Arc;
 
@@ -260,12 +260,6 @@ impl Factorizer {
         }
         let mut found = [0u64; 2];
         device.read(&self.pivots, 0, &mut found)?;
-        let kind = match found[0] & 3 {
-            0 => PivotKind::Zero,
-            1 => PivotKind::Tiny,
-            _ => PivotKind::NotFinite,
-        };
-        let first = (found[0] != u64::MAX).then_some(((found[0] >> 2) as u32, kind));
-        Ok((quality, Pivots { bad: found[1] as u32 as usize, first, shifted: 0 }))
+        Ok((quality, Pivots::of_kernel(found)))
     }
 }

@@ -3,6 +3,7 @@
 
 use super::super::driver::Device;
 use crate::precond::SchwarzPlan;
+use crate::precond::incomplete::levels::RunLevels;
 
 /// Number of levels ahead of the present one whose warps may already wait.
 const AHEAD: usize = 8;
@@ -29,10 +30,10 @@ impl Orders {
     /// of the parallelism where runs do not line up.
     pub fn new(plan: &SchwarzPlan, per: usize) -> Self {
         let (rows, lower, upper, upper_rows) = std::thread::scope(|scope| {
-            let rows = scope.spawn(|| lower_runs(plan, 1));
-            let lower = scope.spawn(|| lower_runs(plan, per));
-            let upper = scope.spawn(|| upper_runs(plan, per));
-            let upper_rows = upper_runs(plan, 1);
+            let rows = scope.spawn(|| Order::new(plan, false, 1));
+            let lower = scope.spawn(|| Order::new(plan, false, per));
+            let upper = scope.spawn(|| Order::new(plan, true, per));
+            let upper_rows = Order::new(plan, true, 1);
             let join = |thread: std::thread::ScopedJoinHandle<'_, Order>| {
                 thread.join().expect("orders do not panic")
             };
@@ -45,6 +46,12 @@ impl Orders {
 }
 
 impl Order {
+    /// Sorts runs of `per` rows by the levels of L or, with rows numbered from the end, of U.
+    fn new(plan: &SchwarzPlan, upper: bool, per: usize) -> Self {
+        let levels = RunLevels::new(plan, upper, |row| row + per);
+        Self { depth: levels.begin.len().max(1), items: levels.order, per }
+    }
+
     /// Returns the shared memory per thread block of `warps` warps, one per item, that limits the running
     /// warps to those of a few levels. More waiting warps would poll the same cache and delay the warps that
     /// others wait for.
@@ -55,52 +62,6 @@ impl Order {
             _ => needed,
         }
     }
-}
-
-/// Sorts items `0..items` of `per` rows by level, ascending within a level; `level` gets the levels of lower
-/// items.
-fn by_level(items: usize, per: usize, level: impl Fn(usize, &[u32]) -> u32) -> Order {
-    let mut levels = vec![0u32; items];
-    let mut counts = vec![0u32; 2];
-    for i in 0..items {
-        let own = level(i, &levels[..i]);
-        levels[i] = own;
-        if counts.len() < own as usize + 2 {
-            counts.resize(own as usize + 2, 0);
-        }
-        counts[own as usize + 1] += 1;
-    }
-    (1..counts.len()).for_each(|l| counts[l] += counts[l - 1]);
-    let mut order = vec![0; items];
-    for (i, &own) in levels.iter().enumerate() {
-        let at = &mut counts[own as usize];
-        order[*at as usize] = i as u32;
-        *at += 1;
-    }
-    let depth = levels.iter().max().map_or(1, |&l| l as usize + 1);
-    Order { items: order, per, depth }
-}
-
-/// Sorts runs of `per` rows by the levels of L.
-fn lower_runs(plan: &SchwarzPlan, per: usize) -> Order {
-    let rows = plan.rows();
-    by_level(rows.div_ceil(per), per, |run, levels| {
-        let first = run * per;
-        let of_row = |i: usize| &plan.column[plan.lower(i)];
-        let below = (first..rows.min(first + per)).flat_map(of_row).filter(|&&j| (j as usize) < first);
-        below.map(|&j| levels[j as usize / per] + 1).max().unwrap_or(0)
-    })
-}
-
-/// Sorts runs of `per` rows by the levels of U, with rows numbered from the end.
-fn upper_runs(plan: &SchwarzPlan, per: usize) -> Order {
-    let rows = plan.rows();
-    by_level(rows.div_ceil(per), per, |run, levels| {
-        let first = run * per;
-        let of_row = |i: usize| &plan.column[plan.upper(rows - 1 - i)];
-        let all = (first..rows.min(first + per)).flat_map(of_row).map(|&j| rows - 1 - j as usize);
-        all.filter(|&j| j < first).map(|j| levels[j / per] + 1).max().unwrap_or(0)
-    })
 }
 
 /// Returns the first row of each run of at most `most` consecutive rows of one subdomain, and the number of
@@ -130,11 +91,11 @@ mod tests {
     #[test]
     fn rows_come_by_levels() {
         let plan = plan();
-        assert_eq!(lower_runs(&plan, 1).items, [0, 3, 4, 1, 2]);
-        assert_eq!(lower_runs(&plan, 2).items, [0, 2, 1]);
+        assert_eq!(Order::new(&plan, false, 1).items, [0, 3, 4, 1, 2]);
+        assert_eq!(Order::new(&plan, false, 2).items, [0, 2, 1]);
         // From the end: 4 and 3 depend on nothing, neither does 2, 1 needs 2, and 0 needs 1.
-        assert_eq!(upper_runs(&plan, 1).items, [0, 1, 2, 3, 4]);
-        assert_eq!((lower_runs(&plan, 1).depth, lower_runs(&plan, 2).depth), (3, 2));
+        assert_eq!(Order::new(&plan, true, 1).items, [0, 1, 2, 3, 4]);
+        assert_eq!((Order::new(&plan, false, 1).depth, Order::new(&plan, false, 2).depth), (3, 2));
         assert_eq!(runs(&plan, 2), [0, 2, 3, 5]);
         assert_eq!(runs(&SchwarzPlan::default(), 2), [0]);
     }

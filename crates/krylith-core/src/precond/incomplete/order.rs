@@ -27,7 +27,7 @@ use super::fill::Pattern;
 
 /// Returns the order of elimination, or `None` for the natural order. `levels` belong to the natural order,
 /// and no entry is farther than `width` from the diagonal.
-pub(super) fn choose(pattern: &Pattern, levels: &[u32], width: usize) -> Option<Vec<u32>> {
+pub(in crate::precond) fn choose(pattern: &Pattern, levels: &[u32], width: usize) -> Option<Vec<u32>> {
     let n = pattern.len();
     // There are too few rows for the order to matter.
     if n < 8 {
@@ -141,9 +141,9 @@ pub(in crate::precond) fn reverse_cuthill_mckee(pattern: &Pattern) -> Vec<u32> {
     order
 }
 
-/// Writes the rows to `order`, sorted by level and in their old order within each level. Writes the beginning
-/// of each level to `begin`.
-pub(super) fn by_level(levels: &[u32], order: &mut Vec<u32>, begin: &mut Vec<u32>) {
+/// Writes the rows, or other items, to `order`, sorted by level and in their old order within each level.
+/// Writes the beginning of each level to `begin`.
+pub(crate) fn by_level(levels: &[u32], order: &mut Vec<u32>, begin: &mut Vec<u32>) {
     let count = level_count(levels);
     begin.clear();
     begin.resize(count + 1, 0);
