@@ -17,7 +17,7 @@
 //! method requests move nothing extra.
 
 use super::incomplete::pivots::PivotKind;
-use crate::operator::{Dots, LinearOperator, TermValues, Terms, fresh_key};
+use crate::operator::{Dots, LinearOperator, TermValues, Terms};
 use crate::profile::{self, SetupPart};
 use crate::space::{Precision, Space};
 use crate::{Error, Result};
@@ -169,8 +169,8 @@ impl TileReport {
 /// }
 /// ```
 pub trait TileFactors: Space {
-    /// The factors on the device.
-    type Tiles;
+    /// The factors on the device, as an operator, y = M⁻¹ x.
+    type Tiles: LinearOperator<Self>;
     /// Returns the number of cells in x, y and z of a tile of this shape, in a box of these cells.
     ///
     /// # Errors
@@ -182,41 +182,29 @@ pub trait TileFactors: Space {
         factor: TileFactor,
         precision: Precision,
     ) -> Result<[usize; 3]>;
-    /// Factorises every tile's part of one scalar matrix, whose own rows are the cells of the box. If the
-    /// report names a defect, the factors are unusable.
+    /// Allocates the factors of one scalar matrix, whose own rows are the cells of the box, without computing
+    /// values.
     ///
     /// # Errors
     /// As [`tile`](Self::tile); out of device memory.
-    fn factorize_tiles(
+    fn prepare_tiles(
         &self,
         terms: &Terms,
         tiling: &Tiling,
         factor: TileFactor,
         precision: Precision,
-    ) -> Result<(Self::Tiles, TileReport)>;
-    /// Factorises the matrix again after its values changed.
+    ) -> Result<Self::Tiles>;
+    /// Factorises every tile's part of the matrix with these values. If the report names a defect, the
+    /// factors are unusable.
     ///
     /// # Errors
     /// Errors of the device.
-    fn refactorize_tiles(
+    fn factorize_tiles(
         &self,
         tiles: &mut Self::Tiles,
         terms: &Terms,
         values: &TermValues,
     ) -> Result<TileReport>;
-    /// Computes `y ← M⁻¹ x`, and the requested sums over x and y.
-    ///
-    /// # Errors
-    /// Vectors of a wrong length; a rank that has failed.
-    fn solve_tiles(
-        &self,
-        tiles: &Self::Tiles,
-        x: &Self::Vector,
-        y: &mut Self::Vector,
-        sums: Option<(&mut Self::Scalars, Dots)>,
-    ) -> Result<()>;
-    /// Returns the bytes that one application must move.
-    fn tiles_bytes(tiles: &Self::Tiles) -> u64;
 }
 
 /// Options of [`BlockTiles`].
@@ -266,7 +254,6 @@ pub struct BlockTiles<S: TileFactors> {
     factor: TileFactor,
     shifted: usize,
     stored: usize,
-    key: u64,
 }
 
 impl<S: TileFactors> BlockTiles<S> {
@@ -314,9 +301,10 @@ impl<S: TileFactors> BlockTiles<S> {
         }
         let tile = space.tile(options.tile, cells, factor, options.precision)?;
         let tiling = Tiling { cells, tile };
-        let (tiles, report) = space.factorize_tiles(terms, &tiling, factor, options.precision)?;
+        let mut tiles = space.prepare_tiles(terms, &tiling, factor, options.precision)?;
+        let report = space.factorize_tiles(&mut tiles, terms, &TermValues::from(terms))?;
         let (shifted, stored) = (report.shifted, terms.terms[0].1.blocks());
-        Ok((Self { tiles, tiling, factor, shifted, stored, key: fresh_key() }, report))
+        Ok((Self { tiles, tiling, factor, shifted, stored }, report))
     }
 
     /// Factorises again for new values with the same pattern: `values` if given, else those of `terms`.
@@ -339,7 +327,7 @@ impl<S: TileFactors> BlockTiles<S> {
             ));
         }
         let _factors = profile::begin_inside(SetupPart::Factors);
-        let report = space.refactorize_tiles(&mut self.tiles, terms, &values)?;
+        let report = space.factorize_tiles(&mut self.tiles, terms, &values)?;
         self.shifted = report.shifted;
         report.check()
     }
@@ -362,7 +350,7 @@ impl<S: TileFactors> BlockTiles<S> {
 
 impl<S: TileFactors> LinearOperator<S> for BlockTiles<S> {
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
-        space.solve_tiles(&self.tiles, x, y, None)
+        self.tiles.apply(space, x, y)
     }
     fn apply_with_dots(
         &self,
@@ -372,12 +360,12 @@ impl<S: TileFactors> LinearOperator<S> for BlockTiles<S> {
         scalars: &mut S::Scalars,
         dots: Dots,
     ) -> Result<bool> {
-        space.solve_tiles(&self.tiles, x, y, Some((scalars, dots))).map(|()| true)
+        self.tiles.apply_with_dots(space, x, y, scalars, dots)
     }
     fn key(&self) -> u64 {
-        self.key
+        self.tiles.key()
     }
     fn bytes(&self) -> u64 {
-        S::tiles_bytes(&self.tiles)
+        self.tiles.bytes()
     }
 }

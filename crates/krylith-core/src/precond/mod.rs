@@ -59,6 +59,7 @@ pub use equilibrated::{Equilibrated, Factors, SWEEPS as EQUILIBRATED_SWEEPS, Sca
 pub(crate) use ildu::MAX_ORDER;
 pub use ildu::{Ildu, IlduOptions, Outline, Plan, Stride, SubdomainFactors};
 pub use incomplete::pivots::{PivotKind, Pivots, TINY_PIVOT};
+pub use incomplete::{FactorQuality, IncompleteFactors};
 pub(crate) use inner::Inner;
 pub use inner::{STEPS as INNER_STEPS, SWEEPS as INNER_SWEEPS};
 pub(crate) use invert::eliminate;
@@ -76,9 +77,9 @@ pub use null_space::NullSpace;
 pub(crate) use preconditioner::{Boxed, SharedOperator};
 pub use preconditioner::{PrecondInfo, Preconditioner, Value};
 pub use schwarz::{
-    FILL, FactorQuality, Factorization, MOST_DEFECT, MOST_DISTANCE, SWEEPS as SCHWARZ_SWEEPS, Schwarz,
-    SchwarzFactor, SchwarzFactors, SchwarzOptions, SchwarzOrder, SchwarzPattern, SchwarzPlan,
-    SchwarzSettings, TriangularSolve,
+    FILL, Factorization, MOST_DEFECT, MOST_DISTANCE, SWEEPS as SCHWARZ_SWEEPS, Schwarz, SchwarzFactor,
+    SchwarzFactors, SchwarzOptions, SchwarzOrder, SchwarzPattern, SchwarzPlan, SchwarzSettings,
+    TriangularSolve,
 };
 pub use spec::{
     AmgSpec, AuxSpec, CprSpec, Decouple, IlduSpec, InnerMethod, InnerSpec, LuSpec, PrecondSpec, RasSpec,

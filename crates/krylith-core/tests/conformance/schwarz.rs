@@ -6,12 +6,12 @@ use super::{Make, applied};
 use crate::common::*;
 use krylith_core::comm::{Communicator, Solo, Team};
 use krylith_core::matrix::{Bsr, Csr};
-use krylith_core::operator::{LinearOperator, Terms};
+use krylith_core::operator::{LinearOperator, TermValues, Terms};
 use krylith_core::partition::{Partition, RowNumbers, Subdomains, split};
 use krylith_core::precond::testing::ReadSchwarz;
 use krylith_core::precond::{
-    FILL, Factorization, MOST_DISTANCE, Schwarz, SchwarzFactor, SchwarzFactors, SchwarzOptions, SchwarzOrder,
-    SchwarzPattern, SchwarzPlan, SchwarzSettings, TriangularSolve,
+    FILL, Factorization, IncompleteFactors, MOST_DISTANCE, Schwarz, SchwarzFactor, SchwarzFactors,
+    SchwarzOptions, SchwarzOrder, SchwarzPattern, SchwarzPlan, SchwarzSettings, TriangularSolve,
 };
 use krylith_core::{Error, Precision};
 use std::collections::BTreeSet;
@@ -328,11 +328,11 @@ pub fn sweeps_of_factors_match_plain_loops<S: ReadSchwarz>(make: Make<S>) {
             let exact = plain.exact();
             for (sweeps, rows) in [(1, 1), (1, 4), (2, 1), (3, 3), (5, 8), (1, 500)] {
                 let options = SchwarzOptions { rows, ..OPTIONS };
-                let mut factors = space.prepare_schwarz(&plan, options).unwrap();
-                space.gather_schwarz(&mut factors, a.values().into()).unwrap();
+                let mut factors = S::Factors::prepare(&space, &plan, options).unwrap();
                 let mut run = |warm| {
                     let how = Factorization::Random { sweeps, warm };
-                    let (quality, _) = space.factorize_schwarz(&mut factors, how).unwrap();
+                    let values = TermValues::matrix(a.values());
+                    let quality = factors.factorize(&space, &values, how).unwrap();
                     assert!(quality.finite);
                     let [left, all] = quality.defect2;
                     ((left / all).sqrt(), space.read_schwarz(&factors).unwrap())

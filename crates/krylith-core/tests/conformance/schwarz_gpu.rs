@@ -2,13 +2,13 @@
 
 use crate::common::*;
 use krylith_core::Precision;
-use krylith_core::device::cuda::{Cuda, Device};
+use krylith_core::device::cuda::{Cuda, CudaSchwarz, Device};
 use krylith_core::matrix::Bsr;
-use krylith_core::memory::Numbers;
+use krylith_core::operator::TermValues;
 use krylith_core::partition::Halo;
 use krylith_core::precond::testing::ReadSchwarz;
 use krylith_core::precond::{
-    FILL, Factorization, PivotKind, SchwarzFactors, SchwarzOptions, SchwarzPlan, TriangularSolve,
+    FILL, Factorization, IncompleteFactors, PivotKind, SchwarzOptions, SchwarzPlan, TriangularSolve,
     invert_block,
 };
 use krylith_core::space::Space;
@@ -226,16 +226,11 @@ impl Reference {
     }
 }
 
-fn apply(
-    space: &Cuda,
-    factors: &<Cuda as SchwarzFactors>::Factors,
-    how: TriangularSolve,
-    x: &[f64],
-) -> Vec<f64> {
+fn apply(space: &Cuda, factors: &CudaSchwarz, how: TriangularSolve, x: &[f64]) -> Vec<f64> {
     let (mut dx, mut dy) = (space.vector().unwrap(), space.vector().unwrap());
     space.write(x, &mut dx).unwrap();
     space.write(&vec![f64::NAN; x.len()], &mut dy).unwrap(); // poison: every entry must be written
-    space.apply_schwarz(factors, how, &dx, &mut dy).unwrap();
+    factors.solve(space, how, &dx, &mut dy).unwrap();
     let mut y = vec![0.0; x.len()];
     space.read(&dy, &mut y).unwrap();
     y
@@ -266,9 +261,10 @@ pub fn subdomains_match_plain_loops(device: &Arc<Device>) {
             let close = |d: f64, limit: f64, part: &str| assert!(d <= limit, "{what}, {part}: {d:e}");
             for deterministic in [false, true] {
                 let options = SchwarzOptions { precision: Precision::F64, rows: per, deterministic };
-                let mut f = space.prepare_schwarz(&plan, options).unwrap();
-                space.gather_schwarz(&mut f, Numbers::from(a.values())).unwrap();
-                let (quality, pivots) = space.factorize_schwarz(&mut f, Factorization::Exact).unwrap();
+                let mut f = CudaSchwarz::prepare(&space, &plan, options).unwrap();
+                let values = TermValues::matrix(a.values());
+                let quality = f.factorize(&space, &values, Factorization::Exact).unwrap();
+                let pivots = quality.pivots;
                 assert!(quality.finite && pivots.bad == 0, "{what}");
                 let size = exact.defect(&plan, a.values())[1];
                 assert_eq!(quality.defect2[0], 0.0);
@@ -288,7 +284,7 @@ pub fn subdomains_match_plain_loops(device: &Arc<Device>) {
                 close(distance(&y, &exact.apply(&plan, &x, 1, endless)), 1e-12, "randomized sweeps");
                 if deterministic {
                     let two = Factorization::Random { sweeps: 2, warm: false };
-                    let (quality, _) = space.factorize_schwarz(&mut f, two).unwrap();
+                    let quality = f.factorize(&space, &values, two).unwrap();
                     let once = start.sweep(&plan, a.values(), per);
                     let mut now = once.sweep(&plan, a.values(), per);
                     close(distance(&space.read_schwarz(&f).unwrap(), &now.factors), 1e-12, "two sweeps");
@@ -296,21 +292,21 @@ pub fn subdomains_match_plain_loops(device: &Arc<Device>) {
                     let [found, expected] = [quality.defect2, now.defect(&plan, a.values())].map(root);
                     close((found - expected).abs(), 1e-10 * expected + 1e-13, "defect");
                     let warm = Factorization::Random { sweeps: 1, warm: true };
-                    space.factorize_schwarz(&mut f, warm).unwrap();
+                    f.factorize(&space, &values, warm).unwrap();
                     now = now.sweep(&plan, a.values(), per);
                     close(distance(&space.read_schwarz(&f).unwrap(), &now.factors), 1e-12, "a warm sweep");
                 }
                 let many = Factorization::Random { sweeps: 2 * n + 2, warm: false };
-                let (quality, _) = space.factorize_schwarz(&mut f, many).unwrap();
+                let quality = f.factorize(&space, &values, many).unwrap();
                 assert!(quality.finite, "{what}");
                 close((quality.defect2[0] / quality.defect2[1]).sqrt(), 1e-13, "defect of many sweeps");
                 close(distance(&space.read_schwarz(&f).unwrap(), &exact.factors), 1e-11, "many sweeps");
             }
             // Rounded storage, and another order of calls.
             let options = SchwarzOptions { precision: Precision::F32, rows: per, deterministic: false };
-            let mut f = space.prepare_schwarz(&plan, options).unwrap();
-            space.gather_schwarz(&mut f, Numbers::from(a.values())).unwrap();
-            space.factorize_schwarz(&mut f, Factorization::Exact).unwrap();
+            let mut f = CudaSchwarz::prepare(&space, &plan, options).unwrap();
+            let values = TermValues::matrix(a.values());
+            f.factorize(&space, &values, Factorization::Exact).unwrap();
             for _ in 0..2 {
                 let y = apply(&space, &f, TriangularSolve::Exact, &x);
                 close(distance(&y, &exact.apply(&plan, &x, 1, endless)), 1e-5, "exact solve in f32");
@@ -362,19 +358,20 @@ pub fn bad_pivots_of_subdomains_are_named(device: &Arc<Device>) {
         let plan = Arc::new(plan_of(&a, &one(n), |_, _| false, 1));
         let space = Cuda::new(device, n * b).unwrap();
         let options = SchwarzOptions { precision: Precision::F64, rows: 8, deterministic: false };
-        let mut f = space.prepare_schwarz(&plan, options).unwrap();
-        space.gather_schwarz(&mut f, Numbers::from(a.values())).unwrap();
-        let (quality, pivots) = space.factorize_schwarz(&mut f, Factorization::Exact).unwrap();
+        let mut f = CudaSchwarz::prepare(&space, &plan, options).unwrap();
+        let values = TermValues::matrix(a.values());
+        let quality = f.factorize(&space, &values, Factorization::Exact).unwrap();
+        let pivots = quality.pivots;
         assert_eq!((pivots.bad, pivots.first), (2, Some((11, PivotKind::Zero))), "b = {b}");
         assert!(!quality.finite);
         let random = Factorization::Random { sweeps: 3, warm: false };
-        assert!(!space.factorize_schwarz(&mut f, random).unwrap().0.finite);
+        assert!(!f.factorize(&space, &values, random).unwrap().finite);
         // Good values mend it.
         let good = banded(&mut rng, b, n, 1);
         let plan = Arc::new(plan_of(&good, &one(n), |_, _| false, 1));
-        let mut f = space.prepare_schwarz(&plan, options).unwrap();
-        space.gather_schwarz(&mut f, Numbers::from(good.values())).unwrap();
-        assert!(space.factorize_schwarz(&mut f, random).unwrap().0.finite);
+        let mut f = CudaSchwarz::prepare(&space, &plan, options).unwrap();
+        let values = TermValues::matrix(good.values());
+        assert!(f.factorize(&space, &values, random).unwrap().finite);
     }
 }
 
@@ -453,19 +450,19 @@ pub fn schwarz_speed(device: &Arc<Device>) {
             for rows in [8, 16, 32] {
                 let options = SchwarzOptions { precision, rows, deterministic };
                 let begin = Instant::now();
-                let mut f = space.prepare_schwarz(&plan, options).unwrap();
+                let mut f = CudaSchwarz::prepare(&space, &plan, options).unwrap();
+                let values = TermValues::matrix(a.values());
                 space.wait().unwrap();
                 let prepared = 1e3 * begin.elapsed().as_secs_f64();
-                space.gather_schwarz(&mut f, Numbers::from(a.values())).unwrap();
                 println!("  {rows} rows a warp; prepared in {prepared:.1} ms");
                 let random = |sweeps, warm| Factorization::Random { sweeps, warm };
                 for how in [random(5, false), random(5, true), random(10, false), Factorization::Exact] {
                     let (mut best, mut quality) = (f64::INFINITY, None);
                     for _ in 0..3 {
                         let begin = Instant::now();
-                        let (now, pivots) = space.factorize_schwarz(&mut f, how).unwrap();
+                        let now = f.factorize(&space, &values, how).unwrap();
                         best = best.min(1e3 * begin.elapsed().as_secs_f64());
-                        assert_eq!(pivots.bad, 0);
+                        assert_eq!(now.pivots.bad, 0);
                         quality = Some(now);
                     }
                     let d = quality.map_or(0.0, |q| (q.defect2[0] / q.defect2[1]).sqrt());
@@ -485,14 +482,14 @@ pub fn schwarz_speed(device: &Arc<Device>) {
                 ] {
                     let mut best = f64::INFINITY;
                     for _ in 0..5 {
-                        space.apply_schwarz(&f, how, &x, &mut y).unwrap();
+                        f.solve(&space, how, &x, &mut y).unwrap();
                         space.wait().unwrap();
                         let begin = Instant::now();
-                        (0..10).for_each(|_| space.apply_schwarz(&f, how, &x, &mut y).unwrap());
+                        (0..10).for_each(|_| f.solve(&space, how, &x, &mut y).unwrap());
                         space.wait().unwrap();
                         best = best.min(begin.elapsed().as_secs_f64() / 10.0);
                     }
-                    let bytes = Cuda::schwarz_bytes(&f, how) as f64;
+                    let bytes = f.bytes(how) as f64;
                     let far = distance(&apply(&space, &f, how, &host), &exact);
                     println!(
                         "    {how:?}: {:.3} ms, {:.0} MB, {:.0} GB/s ({:.0} %), {far:.1e} from exact",

@@ -7,7 +7,7 @@ use krylith_core::method::{Gmres, GmresOptions};
 use krylith_core::operator::{LinearOperator, PointBlock, Terms};
 use krylith_core::partition::{Partition, Subdomains, split};
 use krylith_core::precond::testing::ReadFactors;
-use krylith_core::precond::{BlockJacobi, Ildu, IlduOptions, Outline, Plan, invert_block};
+use krylith_core::precond::{BlockJacobi, Ildu, IlduOptions, Plan, invert_block};
 use krylith_core::{Error, Outcome, Precision, Stop};
 use std::collections::BTreeMap;
 
@@ -268,7 +268,7 @@ fn one_subdomain_is_global_ilu() {
     // On a grid in natural order levels are the planes x + y + z.
     let plan = Plan::new(&Terms::bsr(&a), &Subdomains::whole(210), 0).unwrap();
     assert_eq!((plan.levels.len(), plan.dropped, plan.stored), (7 + 6 + 5 - 2, 0, a.blocks()));
-    assert_eq!(Outline::from(&plan).fill(), 1.0);
+    assert_eq!(plan.fill(), 1.0);
 }
 
 /// Boxes of a grid, ragged at the far sides, and every block accounted for.

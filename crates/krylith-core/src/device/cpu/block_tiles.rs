@@ -12,7 +12,7 @@
 
 use super::elimination::Stored;
 use super::{Cpu, CpuScalars, Wide, basis};
-use crate::operator::{Dots, TermValues, Terms, check_lengths};
+use crate::operator::{Dots, LinearOperator, TermValues, Terms, check_lengths, fresh_key};
 use crate::precond::{
     DIFFERS, PivotKind, TINY_PIVOT, TileFactor, TileFactors, TileReport, TileShape, Tiling,
 };
@@ -40,6 +40,7 @@ pub struct CpuTiles {
     partials: RefCell<Vec<[f64; 2]>>,
     /// New values that came from a GPU.
     scratch: [Vec<f64>; 2],
+    key: u64,
 }
 
 enum Factors {
@@ -93,13 +94,13 @@ impl TileFactors for Cpu {
         })
     }
 
-    fn factorize_tiles(
+    fn prepare_tiles(
         &self,
-        terms: &Terms,
+        _: &Terms,
         tiling: &Tiling,
         factor: TileFactor,
         precision: Precision,
-    ) -> Result<(CpuTiles, TileReport)> {
+    ) -> Result<CpuTiles> {
         let n = tiling.len();
         let factors = match precision {
             Precision::F64 => Factors::F64(Halves::allocate(n, factor)?),
@@ -107,12 +108,10 @@ impl TileFactors for Cpu {
         };
         let partials = vec![[0.0; 2]; tiling.counts().iter().product()];
         let (partials, scratch) = (RefCell::new(partials), Default::default());
-        let mut tiles = CpuTiles { tiling: *tiling, factor, factors, partials, scratch };
-        let report = self.refactorize_tiles(&mut tiles, terms, &TermValues::from(terms))?;
-        Ok((tiles, report))
+        Ok(CpuTiles { tiling: *tiling, factor, factors, partials, scratch, key: fresh_key() })
     }
 
-    fn refactorize_tiles(
+    fn factorize_tiles(
         &self,
         tiles: &mut CpuTiles,
         terms: &Terms,
@@ -128,29 +127,32 @@ impl TileFactors for Cpu {
             Factors::F32(halves) => factorize(self, tiling, *factor, &matrix, halves),
         })
     }
+}
 
-    fn solve_tiles(
+impl CpuTiles {
+    /// Computes `y ← M⁻¹ x`, and the requested sums over x and y.
+    fn solve(
         &self,
-        tiles: &CpuTiles,
-        x: &Vec<f64>,
-        y: &mut Vec<f64>,
+        space: &Cpu,
+        x: &[f64],
+        y: &mut [f64],
         sums: Option<(&mut CpuScalars, Dots)>,
     ) -> Result<()> {
-        let n = tiles.tiling.len();
+        let n = self.tiling.len();
         check_lengths(n, n, x.len(), y.len())?;
         if let Some((scalars, _)) = &sums
-            && self.guarded.get()
+            && space.guarded.get()
             && scalars.flags[HALT] != 0
         {
             return Ok(());
         }
-        let mut partials = tiles.partials.borrow_mut();
+        let mut partials = self.partials.borrow_mut();
         let count = partials.len();
-        let pieces = self.pool().pieces(Self::tiles_bytes(tiles) as usize).min(count);
+        let pieces = space.pool().pieces(self.bytes() as usize).min(count);
         {
             let (y, out) = (Disjoint::new(y), Disjoint::new(&mut partials));
-            let (with_sums, tiling, factors) = (sums.is_some(), &tiles.tiling, &tiles.factors);
-            self.pool().run(pieces, |piece| {
+            let (with_sums, tiling, factors) = (sums.is_some(), &self.tiling, &self.factors);
+            space.pool().run(pieces, |piece| {
                 pulp::Arch::new().dispatch(Wide(
                     #[inline(always)]
                     || {
@@ -177,18 +179,36 @@ impl TileFactors for Cpu {
             Dots::Xy(slot) => (slot, &mut all[1..]),
             Dots::XxXy(slot) => (slot, &mut all[..]),
         };
-        self.total(all)?;
+        space.total(all)?;
         scalars.values[slot..slot + all.len()].copy_from_slice(all);
         Ok(())
     }
+}
 
-    fn tiles_bytes(tiles: &CpuTiles) -> u64 {
-        let numbers = if tiles.factor == TileFactor::Ic0 { 4 } else { 7 };
-        let bytes = match tiles.factors {
+impl LinearOperator<Cpu> for CpuTiles {
+    fn apply(&self, space: &Cpu, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
+        self.solve(space, x, y, None)
+    }
+    fn apply_with_dots(
+        &self,
+        space: &Cpu,
+        x: &Vec<f64>,
+        y: &mut Vec<f64>,
+        scalars: &mut CpuScalars,
+        dots: Dots,
+    ) -> Result<bool> {
+        self.solve(space, x, y, Some((scalars, dots))).map(|()| true)
+    }
+    fn key(&self) -> u64 {
+        self.key
+    }
+    fn bytes(&self) -> u64 {
+        let numbers = if self.factor == TileFactor::Ic0 { 4 } else { 7 };
+        let bytes = match self.factors {
             Factors::F64(_) => 8,
             Factors::F32(_) => 4,
         };
-        (tiles.tiling.len() * (numbers * bytes + 16)) as u64
+        (self.tiling.len() * (numbers * bytes + 16)) as u64
     }
 }
 

@@ -4,8 +4,9 @@ use super::Cuda;
 use super::compiler::{Defines, Kernel};
 use super::driver::{Buffer, Device};
 use super::launch::{Address, At, Entry, Function, Of, Reals, Set, kernels};
+use super::scalars::CudaScalars;
 use super::specialisations::{STORES, define, value};
-use crate::operator::{Dots, TermValues, Terms, check_lengths};
+use crate::operator::{Dots, LinearOperator, TermValues, Terms, check_lengths, fresh_key};
 use crate::precond::{PivotKind, TINY_PIVOT, TileFactor, TileFactors, TileReport, TileShape, Tiling};
 use crate::space::Precision;
 use crate::{Error, Result};
@@ -58,6 +59,7 @@ pub struct CudaTiles {
     warps: usize,
     /// Functions by number of sums.
     functions: [OnceCell<Function<tile_solve>>; 3],
+    key: u64,
 }
 
 /// Mirrors `struct Boxes` in `kernels/tile.cuh`.
@@ -174,20 +176,20 @@ impl TileFactors for Cuda {
         }
     }
 
-    fn factorize_tiles(
+    fn prepare_tiles(
         &self,
         terms: &Terms,
         tiling: &Tiling,
         factor: TileFactor,
         precision: Precision,
-    ) -> Result<(CudaTiles, TileReport)> {
+    ) -> Result<CudaTiles> {
         let (device, what) = (self.device(), "block-Jacobi factors");
         let terms = &self.placed(terms)?;
         let a = self.resident(&terms.terms[0].1)?;
         let (boxes, len) = (Boxes::new(tiling), tiling.len());
         let [lower, upper] = numbers(factor).map(|n| boxes.tiles as usize * tiling.tile[0] * LANES * n);
         let own = shared(tiling.tile, factor, precision);
-        let mut tiles = CudaTiles {
+        Ok(CudaTiles {
             boxes,
             len,
             factor,
@@ -203,24 +205,48 @@ impl TileFactors for Cuda {
             counter: device.zeros(1, what)?,
             warps: ((device.shared_memory() - ASIDE) / own).clamp(1, most_warps(tiling.tile)),
             functions: Default::default(),
-        };
-        let report = tiles.factorize(device, &TermValues::from(terms))?;
-        Ok((tiles, report))
+            key: fresh_key(),
+        })
     }
 
-    fn refactorize_tiles(&self, tiles: &mut CudaTiles, _: &Terms, values: &TermValues) -> Result<TileReport> {
+    fn factorize_tiles(&self, tiles: &mut CudaTiles, _: &Terms, values: &TermValues) -> Result<TileReport> {
         tiles.factorize(self.device(), values)
     }
+}
 
-    fn solve_tiles(
+impl LinearOperator<Cuda> for CudaTiles {
+    fn apply(&self, space: &Cuda, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
+        self.solve(space, x, y, None)
+    }
+    fn apply_with_dots(
         &self,
-        tiles: &CudaTiles,
+        space: &Cuda,
         x: &Buffer<f64>,
         y: &mut Buffer<f64>,
-        sums: Option<(&mut super::scalars::CudaScalars, Dots)>,
+        scalars: &mut CudaScalars,
+        dots: Dots,
+    ) -> Result<bool> {
+        self.solve(space, x, y, Some((scalars, dots))).map(|()| true)
+    }
+    fn key(&self) -> u64 {
+        self.key
+    }
+    fn bytes(&self) -> u64 {
+        (self.lower.len() + self.upper.len() + 16 * self.len) as u64
+    }
+}
+
+impl CudaTiles {
+    /// Computes `y ← M⁻¹ x`, and the requested sums over x and y.
+    fn solve(
+        &self,
+        space: &Cuda,
+        x: &Buffer<f64>,
+        y: &mut Buffer<f64>,
+        sums: Option<(&mut CudaScalars, Dots)>,
     ) -> Result<()> {
-        check_lengths(tiles.len, tiles.len, x.len(), y.len())?;
-        let device = self.device();
+        check_lengths(self.len, self.len, x.len(), y.len())?;
+        let (tiles, device) = (self, space.device());
         let (count, first, second) = match &sums {
             None if tiles.len == 0 => return Ok(()),
             None => (0, 0, 0),
@@ -233,7 +259,7 @@ impl TileFactors for Cuda {
         // The grid depends only on the box, so that sums are reproducible.
         let blocks = (tiles.boxes.tiles as usize).div_ceil(tiles.warps).clamp(1, device.multiprocessors());
         function.on(device, blocks, LANES * tiles.warps).shared(shared).run(
-            self.halt(),
+            space.halt(),
             tiles.boxes,
             tiles.lower.pointer(),
             tiles.upper.pointer(),
@@ -241,20 +267,13 @@ impl TileFactors for Cuda {
             y,
             &tiles.scratch,
             &tiles.counter,
-            self.fabric().group(),
+            space.fabric().group(),
             first,
             second,
         )?;
-        if count > 0 { self.fabric().total(first, count) } else { Ok(()) }
+        if count > 0 { space.fabric().total(first, count) } else { Ok(()) }
     }
 
-    fn tiles_bytes(tiles: &CudaTiles) -> u64 {
-        let numbers = tiles.lower.len() + tiles.upper.len();
-        (numbers + 16 * tiles.len) as u64
-    }
-}
-
-impl CudaTiles {
     fn factorize(&mut self, device: &Arc<Device>, values: &TermValues) -> Result<TileReport> {
         let none = u64::MAX;
         device.write(&[none, none, none, 0], &mut self.report, 0)?;

@@ -25,12 +25,14 @@ pub use outline::Outline;
 pub(crate) use plan::MAX_ORDER;
 pub use plan::Plan;
 
+use super::incomplete::IncompleteFactors;
 use super::incomplete::pivots::Pivots;
 use crate::operator::{LinearOperator, TermValues, Terms, fresh_key};
 use crate::partition::Subdomains;
 use crate::profile::{self, SetupPart};
 use crate::space::{Precision, Space};
 use crate::{Error, Result};
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// Positions in a vector that factors read and write. Component r of block row i, for blocks of order m, is
@@ -70,9 +72,13 @@ impl Stride {
 /// ```
 pub trait SubdomainFactors: Space {
     /// The data of the factors of all subdomains that do not depend on values, in this device's form.
-    type Plan;
-    /// Factors on the device, with the workspace for computing them.
-    type Factors;
+    type Plan: Deref<Target = Outline>;
+    /// Factors of subdomains. With a shift, a pivot that cannot be inverted gets shift times the largest
+    /// entry of its row added to its diagonal.
+    ///
+    /// A solve, y ← (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x in every subdomain, takes positions in vectors that are `step`
+    /// times as long as the factors have rows. The other numbers of y do not change.
+    type Factors: IncompleteFactors<Self, Plan = Self::Plan, Options = Precision, How = Option<f64>, Solve = Stride>;
     /// Cuts the graph of terms on this device into subdomains of at most `rows` block rows, as
     /// [`SubdomainCut::Multilevel`](crate::partition::SubdomainCut::Multilevel); `None` if the host must cut.
     fn cut_graph(&self, _terms: &Terms, _rows: usize) -> Result<Option<Subdomains>> {
@@ -84,40 +90,9 @@ pub trait SubdomainFactors: Space {
     /// # Errors
     /// As [`Plan::new`]; out of device memory.
     fn analyse(&self, terms: &Terms, subdomains: &Subdomains, fill: usize) -> Result<Arc<Self::Plan>>;
-    /// Returns the outline of a plan.
-    fn outline(plan: &Self::Plan) -> Outline;
     /// Returns the largest number of block rows in a subdomain that this device supports, for blocks of this
     /// order.
     fn most_rows(&self, order: usize) -> usize;
-    /// Allocates the factors of a plan, without computing values.
-    fn prepare_factors(&self, plan: &Arc<Self::Plan>, precision: Precision) -> Result<Self::Factors>;
-    /// Factorises every subdomain's part of Σ Cₜ ⊗ Aₜ on the plan's pattern: entry (r·s + k, q·s + l) of a
-    /// block is Σ Cₜ\[k,l\]·Aₜ\[r,q\]. Arithmetic is in f64 whatever the precision. Analyses and allocates
-    /// nothing.
-    ///
-    /// With `shift`, a pivot that cannot be inverted gets shift times the largest entry of its row added to
-    /// its diagonal. A pivot that still cannot be inverted is counted, and its row and column are left out of
-    /// the rest of the factorisation.
-    ///
-    /// The caller has checked the values with [`Outline::check`].
-    fn factorize(
-        &self,
-        factors: &mut Self::Factors,
-        values: &TermValues,
-        shift: Option<f64>,
-    ) -> Result<Pivots>;
-    /// Computes `y ← (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x` in every subdomain, on the positions `at` of both vectors.
-    /// Both vectors are `at.step` times as long as the factors have rows. The other numbers of y do not
-    /// change.
-    fn solve_factors(
-        &self,
-        factors: &Self::Factors,
-        at: Stride,
-        x: &Self::Vector,
-        y: &mut Self::Vector,
-    ) -> Result<()>;
-    /// Returns the bytes that one application must move at least.
-    fn factors_bytes(factors: &Self::Factors) -> u64;
 }
 
 /// Options of [`Ildu`].
@@ -159,7 +134,6 @@ pub struct IlduOptions {
 /// ```
 pub struct Ildu<S: SubdomainFactors> {
     plan: Arc<S::Plan>,
-    outline: Outline,
     factors: S::Factors,
     options: IlduOptions,
     pivots: Pivots,
@@ -185,16 +159,15 @@ impl<S: SubdomainFactors> Ildu<S> {
         if let Some(shift) = options.shift.filter(|s| !(*s > 0.0) || !s.is_finite()) {
             return Err(Error::invalid(format!("the pivot shift is {shift}; it must be a positive number")));
         }
-        let outline = S::outline(&plan);
-        if terms.block_rows() != outline.block_rows {
+        if terms.block_rows() != plan.block_rows {
             return Err(Error::invalid(format!(
                 "the terms have {} block rows, but the plan was made for {}",
                 terms.block_rows(),
-                outline.block_rows
+                plan.block_rows
             )));
         }
-        let factors = space.prepare_factors(&plan, options.precision)?;
-        let mut ildu = Self { plan, outline, factors, options, pivots: Pivots::default(), key: fresh_key() };
+        let factors = S::Factors::prepare(space, &plan, options.precision)?;
+        let mut ildu = Self { plan, factors, options, pivots: Pivots::default(), key: fresh_key() };
         ildu.update_values(space, terms)?;
         Ok(ildu)
     }
@@ -209,9 +182,9 @@ impl<S: SubdomainFactors> Ildu<S> {
     /// Values of another shape than the plan's; a pivot that cannot be inverted, with its row.
     pub fn update_values<'v>(&mut self, space: &S, values: impl Into<TermValues<'v>>) -> Result<()> {
         let values = values.into();
-        self.outline.check(&values)?;
+        self.plan.check(&values)?;
         let _factors = profile::begin_inside(SetupPart::Factors);
-        self.pivots = space.factorize(&mut self.factors, &values, self.options.shift)?;
+        self.pivots = self.factors.factorize(space, &values, self.options.shift)?.pivots;
         let remedy = match self.options.shift {
             None => "shift such pivots (shift=1e-3), or use another preconditioner",
             Some(_) => "use a larger shift, or another preconditioner",
@@ -225,7 +198,7 @@ impl<S: SubdomainFactors> Ildu<S> {
     /// # Errors
     /// Vectors that are not `at.step` times as long as the factors have rows.
     pub fn apply_at(&self, space: &S, at: Stride, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
-        space.solve_factors(&self.factors, at, x, y)
+        self.factors.solve(space, at, x, y)
     }
 
     /// Returns the plan: the patterns and the order of elimination.
@@ -235,7 +208,7 @@ impl<S: SubdomainFactors> Ildu<S> {
 
     /// Returns the outline of the factors.
     pub fn outline(&self) -> &Outline {
-        &self.outline
+        &self.plan
     }
 
     /// Returns the statistics of the pivots of the last factorisation.
@@ -257,6 +230,6 @@ impl<S: SubdomainFactors> LinearOperator<S> for Ildu<S> {
         self.key
     }
     fn bytes(&self) -> u64 {
-        S::factors_bytes(&self.factors)
+        self.factors.bytes(Stride::ALL)
     }
 }

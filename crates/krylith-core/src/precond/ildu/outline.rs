@@ -1,8 +1,8 @@
 //! The outline of subdomain factors: counts that the host knows even if the arrays are on a device.
 
-use super::Plan;
 use crate::Result;
-use crate::operator::TermValues;
+use crate::operator::{TermValues, Terms};
+use crate::partition::Subdomains;
 
 /// Counts of a plan.
 ///
@@ -43,6 +43,21 @@ pub struct Outline {
 }
 
 impl Outline {
+    /// Returns what is known before the analysis; other counts are 0.
+    pub(crate) fn of(terms: &Terms, subdomains: &Subdomains) -> Self {
+        Self {
+            order: terms.block() * terms.stages(),
+            block_rows: terms.block_rows(),
+            subdomains: subdomains.count(),
+            largest: subdomains.largest(),
+            deepest: 0,
+            entries: 0,
+            stored: 0,
+            dropped: 0,
+            blocks: terms.terms.iter().map(|t| t.1.blocks()).collect(),
+        }
+    }
+
     /// Returns the ratio of blocks in the factors to stored blocks of the matrix.
     pub fn fill(&self) -> f64 {
         if self.stored > 0 { self.entries as f64 / self.stored as f64 } else { 1.0 }
@@ -63,21 +78,5 @@ impl Outline {
     /// Returns the block size b of values that belong to the plan.
     pub(crate) fn block(&self, values: &TermValues) -> usize {
         self.order / values.stages().max(1)
-    }
-}
-
-impl From<&Plan> for Outline {
-    fn from(plan: &Plan) -> Self {
-        Self {
-            order: plan.order,
-            block_rows: plan.block_rows,
-            subdomains: plan.count(),
-            largest: plan.largest(),
-            deepest: plan.level_ptr.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0),
-            entries: plan.entries(),
-            stored: plan.stored,
-            dropped: plan.dropped,
-            blocks: plan.blocks.clone(),
-        }
     }
 }

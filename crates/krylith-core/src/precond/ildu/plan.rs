@@ -1,6 +1,7 @@
 //! The plan of subdomain factors, which does not depend on values: patterns, order and levels of every
 //! subdomain.
 
+use super::Outline;
 use super::analysis::{Analysis, Count, Found, Places, Scratch};
 use crate::matrix::storage::SharedPattern;
 use crate::memory::Pattern;
@@ -9,7 +10,7 @@ use crate::partition::Subdomains;
 use crate::threads::zeros;
 use crate::{Error, Result};
 use rayon::prelude::*;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 /// The data of the factors of all subdomains that do not depend on values.
 ///
@@ -36,10 +37,8 @@ use std::ops::Range;
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// Order of a block, b·s.
-    pub order: usize,
-    /// Number of own block rows.
-    pub block_rows: usize,
+    /// Counts of the plan, which are also fields of the plan itself.
+    pub outline: Outline,
     /// Subdomain p holds positions `ptr[p]..ptr[p + 1]`.
     pub ptr: Vec<usize>,
     /// Own block row at each position.
@@ -60,12 +59,6 @@ pub struct Plan {
     /// For each term and each entry, the number of the block in that term's matrix, or `u32::MAX` if the
     /// matrix has none there.
     pub sources: Vec<Vec<u32>>,
-    /// Number of stored blocks in the union of the patterns that couple subdomains, ghost columns included.
-    pub dropped: usize,
-    /// Number of stored blocks in the union of the patterns, ghost columns included.
-    pub stored: usize,
-    /// Number of stored blocks of each term's matrix.
-    pub blocks: Vec<usize>,
     /// Pattern of each term's matrix; only the first if all are the same.
     pub(crate) patterns: Vec<SharedPattern>,
 }
@@ -89,8 +82,7 @@ impl Plan {
     /// another number of block rows; an interrupt during the fill computation.
     pub fn new(terms: &Terms, subdomains: &Subdomains, fill: usize) -> Result<Self> {
         Self::check(terms, subdomains)?;
-        let (n, order) = (terms.block_rows(), terms.block() * terms.stages());
-        let blocks = terms.terms.iter().map(|t| t.1.blocks()).collect();
+        let n = terms.block_rows();
         let shared = terms.shared_pattern();
         let matrices = if shared { &terms.terms[..1] } else { &terms.terms[..] };
         let analysis = Analysis::new(matrices.iter().map(|(_, a)| &**a).collect(), subdomains, fill)?;
@@ -102,9 +94,14 @@ impl Plan {
         let all = || tasks.iter().flat_map(|task| &task.counts);
         let entries = all().map(|count| count.entries).sum();
         let what = "the plan of incomplete factors";
+        let outline = Outline {
+            entries,
+            dropped: all().map(|count| count.dropped).sum(),
+            stored: all().map(|count| count.stored).sum(),
+            ..Outline::of(terms, subdomains)
+        };
         let mut plan = Self {
-            order,
-            block_rows: n,
+            outline,
             ptr: subdomains.starts().to_vec(),
             rows: zeros(n, what)?,
             level_ptr: Vec::with_capacity(subdomains.count() + 1),
@@ -113,12 +110,10 @@ impl Plan {
             columns: zeros(entries, what)?,
             diagonal: zeros(n, what)?,
             sources: terms.terms.iter().map(|_| zeros(entries, what)).collect::<Result<_>>()?,
-            dropped: all().map(|count| count.dropped).sum(),
-            stored: all().map(|count| count.stored).sum(),
-            blocks,
             patterns: matrices.iter().map(|(_, a)| a.storage().shared_pattern()).collect(),
         };
         plan.write(&analysis, tasks)?;
+        plan.outline.deepest = plan.level_ptr.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
         Ok(plan)
     }
 
@@ -213,10 +208,12 @@ impl Plan {
     pub fn entries(&self) -> usize {
         self.columns.len()
     }
+}
 
-    /// Returns the number of block rows in the largest subdomain.
-    pub fn largest(&self) -> usize {
-        self.ptr.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0)
+impl Deref for Plan {
+    type Target = Outline;
+    fn deref(&self) -> &Outline {
+        &self.outline
     }
 }
 

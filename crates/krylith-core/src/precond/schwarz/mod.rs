@@ -23,14 +23,12 @@ mod overlap;
 mod pattern;
 mod plan;
 
-pub use plan::{
-    FILL, FactorQuality, Factorization, SchwarzOrder, SchwarzPattern, SchwarzPlan, TriangularSolve,
-};
+pub use plan::{FILL, Factorization, SchwarzOrder, SchwarzPattern, SchwarzPlan, TriangularSolve};
 
-use super::incomplete::pivots::Pivots;
+use super::incomplete::{FactorQuality, IncompleteFactors};
 use crate::comm::agree;
 use crate::memory::Numbers;
-use crate::operator::{LinearOperator, fresh_key, joined_key};
+use crate::operator::{LinearOperator, TermValues, fresh_key, joined_key};
 use crate::profile::{self, SetupPart};
 use crate::space::{FLAGS, Precision, Space};
 use crate::{Error, Result, sweeps};
@@ -89,35 +87,19 @@ pub struct SchwarzOptions {
 /// }
 /// ```
 pub trait SchwarzFactors: Space {
-    /// Plan, factors and all workspace for computing and applying them, on the device.
-    type Factors;
-    /// Allocates the factors of a plan, without computing values. Collective if the plan's halos have
-    /// neighbours.
-    fn prepare_schwarz(&self, plan: &Arc<SchwarzPlan>, options: SchwarzOptions) -> Result<Self::Factors>;
-    /// Gathers the values of the subdomain matrices: takes those of this rank's own rows from `values`, and
-    /// brings the blocks of overlap rows from other ranks (`SchwarzPlan::blocks`). Collective.
-    fn gather_schwarz(&self, factors: &mut Self::Factors, values: Numbers) -> Result<()>;
-    /// Factorises the gathered values. The defect of exact factors is not computed, and is 0. In exact
-    /// factors, pivots that cannot be inverted are counted by node ([`SchwarzPlan::node`]), as
-    /// [`SubdomainFactors::factorize`](super::SubdomainFactors::factorize) counts them by row. In randomized
-    /// factors they are not counted, but make `finite` false. The diagonal blocks of U are inverted once
-    /// here.
-    fn factorize_schwarz(
-        &self,
-        factors: &mut Self::Factors,
-        how: Factorization,
-    ) -> Result<(FactorQuality, Pivots)>;
-    /// Computes y ← M⁻¹ x on own nodes: imports x (`SchwarzPlan::nodes`), solves in every subdomain, and
-    /// keeps each own node's result. Collective. Allocates nothing.
-    fn apply_schwarz(
-        &self,
-        factors: &Self::Factors,
-        how: TriangularSolve,
-        x: &Self::Vector,
-        y: &mut Self::Vector,
-    ) -> Result<()>;
-    /// Returns the fewest bytes that one application can move.
-    fn schwarz_bytes(factors: &Self::Factors, how: TriangularSolve) -> u64;
+    /// Factors of a plan. Before a factorisation, the values of the subdomain matrices are gathered: those of
+    /// this rank's own rows, and the blocks of overlap rows from other ranks (`SchwarzPlan::blocks`). Bad
+    /// pivots are counted by node ([`SchwarzPlan::node`]). The diagonal blocks of U are inverted once.
+    ///
+    /// A solve, y ← M⁻¹ x on own nodes, imports x (`SchwarzPlan::nodes`), solves in every subdomain, and
+    /// keeps each own node's result.
+    type Factors: IncompleteFactors<
+            Self,
+            Plan = SchwarzPlan,
+            Options = SchwarzOptions,
+            How = Factorization,
+            Solve = TriangularSolve,
+        >;
     /// Returns true if the whole iterative solve is expected to be faster with substitution than with these
     /// sweeps, which cost extra iterations.
     fn exact_is_faster(_factors: &Self::Factors, _sweeps: TriangularSolve) -> bool {
@@ -248,7 +230,7 @@ impl<S: SchwarzFactors> Schwarz<S> {
                 space.len()
             )));
         }
-        let factors = agree(space.comm(), space.prepare_schwarz(&plan, settings.options))?;
+        let factors = agree(space.comm(), S::Factors::prepare(space, &plan, settings.options))?;
         Ok(Self {
             plan,
             factors,
@@ -282,7 +264,7 @@ impl<S: SchwarzFactors> Schwarz<S> {
         agree(space.comm(), fits)?;
         let _factors = profile::begin_inside(SetupPart::Factors);
         let warm = std::mem::replace(&mut self.good, false);
-        self.factorize(space, values, warm)?;
+        self.factorize(space, &TermValues::matrix(values), warm)?;
         self.settle_solve(space)
     }
 
@@ -303,8 +285,8 @@ impl<S: SchwarzFactors> Schwarz<S> {
     /// Chooses the sweeps on trial if they are close enough to substitution.
     fn settle_solve(&mut self, space: &S) -> Result<()> {
         let Some(Trial { x, y, z, scalars, sweeps }) = &mut self.trial else { return Ok(()) };
-        space.apply_schwarz(&self.factors, *sweeps, x, y)?;
-        space.apply_schwarz(&self.factors, TriangularSolve::Exact, x, z)?;
+        self.factors.solve(space, *sweeps, x, y)?;
+        self.factors.solve(space, TriangularSolve::Exact, x, z)?;
         space.sweep(apart, scalars, [], [y, z], [], [0, 1])?;
         let (mut sums, mut flags) = ([0.0; 2], [0; FLAGS]);
         space.read_scalars(scalars, 0, &mut sums, &mut flags)?;
@@ -323,12 +305,11 @@ impl<S: SchwarzFactors> Schwarz<S> {
         Ok(())
     }
 
-    fn factorize(&mut self, space: &S, values: Numbers, warm: bool) -> Result<()> {
-        agree(space.comm(), space.gather_schwarz(&mut self.factors, values))?;
+    fn factorize(&mut self, space: &S, values: &TermValues, warm: bool) -> Result<()> {
         match self.settings.factor {
             SchwarzFactor::Random { sweeps } if warm || self.plan.fill < 2 => {
                 let how = Factorization::Random { sweeps, warm };
-                let (quality, _) = agree(space.comm(), space.factorize_schwarz(&mut self.factors, how))?;
+                let quality = agree(space.comm(), self.factors.factorize(space, values, how))?;
                 let infinite = space.any(!quality.finite)?;
                 self.defect = self.total(space, quality)?;
                 if !infinite && self.defect <= MOST_DEFECT {
@@ -347,17 +328,17 @@ impl<S: SchwarzFactors> Schwarz<S> {
             }
             _ => {}
         }
-        agree(space.comm(), self.exact(space))?;
+        agree(space.comm(), self.exact(space, values))?;
         self.defect = 0.0;
         self.take(Factorization::Exact);
         Ok(())
     }
 
     /// Computes exact factors of this rank's subdomains.
-    fn exact(&mut self, space: &S) -> Result<()> {
-        let (quality, pivots) = space.factorize_schwarz(&mut self.factors, Factorization::Exact)?;
+    fn exact(&mut self, space: &S, values: &TermValues) -> Result<()> {
+        let quality = self.factors.factorize(space, values, Factorization::Exact)?;
         let row = |node: usize| self.plan.global.get(node).copied().unwrap_or_default() as usize;
-        pivots.check(row, "use another preconditioner, or another order or fill")?;
+        quality.pivots.check(row, "use another preconditioner, or another order or fill")?;
         if !quality.finite {
             return Err(Error::invalid(
                 "ras: exact factors overflow; scale the system, or use another preconditioner",
@@ -415,12 +396,12 @@ impl<S: SchwarzFactors> Schwarz<S> {
 
 impl<S: SchwarzFactors> LinearOperator<S> for Schwarz<S> {
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
-        space.apply_schwarz(&self.factors, self.settings.solve, x, y)
+        self.factors.solve(space, self.settings.solve, x, y)
     }
     fn key(&self) -> u64 {
         joined_key([self.key, u64::from(self.settings.solve == TriangularSolve::Exact)])
     }
     fn bytes(&self) -> u64 {
-        S::schwarz_bytes(&self.factors, self.settings.solve)
+        self.factors.bytes(self.settings.solve)
     }
 }

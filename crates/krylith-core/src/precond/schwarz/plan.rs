@@ -342,14 +342,3 @@ pub enum TriangularSolve {
         sweeps: usize,
     },
 }
-
-/// Quality of factors.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[doc(hidden)]
-pub struct FactorQuality {
-    /// The squares of numerator and denominator of ‖(A − L U)_S‖_F / ‖A‖_F, over the subdomains of this rank.
-    /// Ranks add these numbers.
-    pub defect2: [f64; 2],
-    /// True if every number of the factors and of the inverted diagonal is finite.
-    pub finite: bool,
-}

@@ -22,7 +22,7 @@ pub(super) struct Scratch {
 impl Scratch {
     /// Allocates scratch for any of these subdomains.
     pub fn new(plan: &Plan) -> Result<Self> {
-        let (m, what, rows) = (plan.order, "the work space of incomplete factors", plan.largest());
+        let (m, what, rows) = (plan.order, "the work space of incomplete factors", plan.largest);
         let entries = plan.ptr.windows(2).map(|w| plan.row_ptr[w[1]] - plan.row_ptr[w[0]]).max().unwrap_or(0);
         Ok(Self {
             values: zeros(entries * m * m, what)?,

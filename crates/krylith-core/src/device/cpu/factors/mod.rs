@@ -20,7 +20,7 @@ use crate::Result;
 use crate::interrupt::Lookout;
 use crate::operator::{TermValues, Terms, check_lengths};
 use crate::partition::Subdomains;
-use crate::precond::{Outline, Pivots, Plan, Stride, SubdomainFactors};
+use crate::precond::{FactorQuality, IncompleteFactors, Pivots, Plan, Stride, SubdomainFactors};
 use crate::space::Precision;
 use crate::threads::Disjoint;
 use factorize::Scratch;
@@ -70,18 +70,21 @@ impl SubdomainFactors for Cpu {
         Plan::new(terms, subdomains, fill).map(Arc::new)
     }
 
-    fn outline(plan: &Plan) -> Outline {
-        Outline::from(plan)
-    }
-
     fn most_rows(&self, _order: usize) -> usize {
         usize::MAX
     }
+}
 
-    fn prepare_factors(&self, plan: &Arc<Plan>, precision: Precision) -> Result<CpuFactors> {
+impl IncompleteFactors<Cpu> for CpuFactors {
+    type Plan = Plan;
+    type Options = Precision;
+    type How = Option<f64>;
+    type Solve = Stride;
+
+    fn prepare(space: &Cpu, plan: &Arc<Plan>, precision: Precision) -> Result<Self> {
         let layout = Layout::new(plan, precision);
         let what = "incomplete factors";
-        let narrow = plan.largest() <= 1 << 16;
+        let narrow = plan.largest <= 1 << 16;
         let (columns, values) = match (narrow, precision) {
             (true, Precision::F64) => {
                 let (columns, values) = layout.arrays(plan, |j| j as u16)?;
@@ -101,9 +104,9 @@ impl SubdomainFactors for Cpu {
             }
         };
         let bytes = layout.values * precision.bytes();
-        let pieces = pieces(plan, self.pool().pieces(bytes));
-        let work = (0..self.threads().min(pieces.len())).map(|_| {
-            let vector = crate::threads::zeros((plan.largest() + layout::LANES) * plan.order, what)?;
+        let pieces = pieces(plan, space.pool().pieces(bytes));
+        let work = (0..space.threads().min(pieces.len())).map(|_| {
+            let vector = crate::threads::zeros((plan.largest + layout::LANES) * plan.order, what)?;
             Ok(Mutex::new(Work { vector, scratch: Scratch::new(plan)? }))
         });
         let work = work.collect::<Result<_>>()?;
@@ -118,10 +121,10 @@ impl SubdomainFactors for Cpu {
         })
     }
 
-    fn factorize(&self, factors: &mut CpuFactors, new: &TermValues, shift: Option<f64>) -> Result<Pivots> {
-        let CpuFactors { plan, layout, values, pieces, work, scratch, .. } = factors;
+    fn factorize(&mut self, space: &Cpu, new: &TermValues, shift: Option<f64>) -> Result<FactorQuality> {
+        let CpuFactors { plan, layout, values, pieces, work, scratch, .. } = self;
         let terms = &new.on_host(scratch)?;
-        let (pool, found) = (self.pool(), Mutex::new(Pivots::default()));
+        let (pool, found) = (space.pool(), Mutex::new(Pivots::default()));
         let lookout = Lookout::here();
         let run = |store: &(dyn Fn(usize, &[f64]) + Sync)| {
             pool.run(pieces.len(), |piece| {
@@ -147,13 +150,14 @@ impl SubdomainFactors for Cpu {
             }
         }
         lookout.finish()?;
-        Ok(found.into_inner().unwrap_or_else(|e| e.into_inner()))
+        Ok(found.into_inner().unwrap_or_else(|e| e.into_inner()).into())
     }
 
-    fn solve_factors(&self, f: &CpuFactors, at: Stride, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
+    fn solve(&self, space: &Cpu, at: Stride, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
+        let f = self;
         let n = f.plan.block_rows * f.plan.order * at.step;
         check_lengths(n, n, x.len(), y.len())?;
-        let (pool, y) = (self.pool(), Disjoint::new(y));
+        let (pool, y) = (space.pool(), Disjoint::new(y));
         pool.run(f.pieces.len(), |piece| {
             let vector = &mut free(&f.work, piece).vector;
             solve::subdomains(f, f.pieces[piece].clone(), at, x, &y, vector);
@@ -161,7 +165,8 @@ impl SubdomainFactors for Cpu {
         Ok(())
     }
 
-    fn factors_bytes(f: &CpuFactors) -> u64 {
+    fn bytes(&self, _: Stride) -> u64 {
+        let f = self;
         let values = match &f.values {
             Values::F64(v) => size_of_val(&v[..]),
             Values::F32(v) => size_of_val(&v[..]),

@@ -28,11 +28,7 @@ struct Job<'a> {
 }
 
 /// Factorises the values that `f` has gathered.
-pub(super) fn factorize(
-    pool: &Pool,
-    f: &mut CpuSchwarz,
-    how: Factorization,
-) -> Result<(FactorQuality, Pivots)> {
+pub(super) fn factorize(pool: &Pool, f: &mut CpuSchwarz, how: Factorization) -> Result<FactorQuality> {
     let CpuSchwarz { plan, matrix, factors, inverse, before, scale, schedule, .. } = f;
     let (plan, order) = (&**plan, plan.block);
     let pivots = matches!(how, Factorization::Exact).then(Mutex::default);
@@ -67,7 +63,7 @@ pub(super) fn factorize(
     let defect2 = by_order!(order, defect(pool, &job, factors, random))?;
     let finite = all_finite(pool, factors) && all_finite(pool, inverse);
     let pivots = job.pivots.map(|pivots| pivots.into_inner().unwrap_or_else(|e| e.into_inner()));
-    Ok((FactorQuality { defect2, finite }, pivots.unwrap_or_default()))
+    Ok(FactorQuality { pivots: pivots.unwrap_or_default(), defect2, finite })
 }
 
 impl Job<'_> {

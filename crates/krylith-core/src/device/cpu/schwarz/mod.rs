@@ -14,16 +14,17 @@ mod levels;
 mod solve;
 
 use super::{Cpu, elimination, outer};
-use crate::Result;
 use crate::comm::Channel;
 use crate::halo::Halo;
 use crate::memory::{Numbers, check_len};
-use crate::operator::check_lengths;
+use crate::operator::{TermValues, check_lengths};
 use crate::precond::{
-    FILL, FactorQuality, Factorization, Pivots, SchwarzFactors, SchwarzOptions, SchwarzPlan, TriangularSolve,
+    FILL, FactorQuality, Factorization, IncompleteFactors, SchwarzFactors, SchwarzOptions, SchwarzPlan,
+    TriangularSolve,
 };
 use crate::space::{Precision, Space};
 use crate::threads::{Disjoint, Pool, share, zeros};
+use crate::{Error, Result};
 use levels::Levels;
 use std::cell::RefCell;
 use std::ops::Range;
@@ -118,50 +119,20 @@ impl Schedule {
     }
 }
 
-impl SchwarzFactors for Cpu {
-    type Factors = CpuSchwarz;
-
-    fn prepare_schwarz(&self, plan: &Arc<SchwarzPlan>, options: SchwarzOptions) -> Result<CpuSchwarz> {
-        let (b, what) = (plan.block, "the factors of ras");
-        let (numbers, squares, rows) = (plan.entries() * b * b, plan.rows() * b * b, plan.rows() * b);
-        let work = Work {
-            ghosts: zeros(plan.nodes.ghosts * b, what)?,
-            rhs: zeros(rows, what)?,
-            now: zeros(rows, what)?,
-            next: zeros(rows, what)?,
-        };
-        let rounded = match options.precision {
-            Precision::F64 => None,
-            Precision::F32 => Some([zeros(numbers, what)?, zeros(squares, what)?]),
-        };
-        Ok(CpuSchwarz {
-            matrix: zeros(numbers, what)?,
-            factors: zeros(numbers, what)?,
-            inverse: zeros(squares, what)?,
-            before: Default::default(),
-            rounded,
-            scale: zeros(rows, what)?,
-            schedule: Schedule::new(plan, options.rows.max(1), self.pool()),
-            nodes: Import::new(self, &plan.nodes, b)?.map(RefCell::new),
-            blocks: Import::new(self, &plan.blocks, b * b)?,
-            work: RefCell::new(work),
-            values: [Vec::new(), zeros(plan.blocks.ghosts * b * b, what)?],
-            plan: plan.clone(),
-        })
-    }
-
-    fn gather_schwarz(&self, f: &mut CpuSchwarz, values: Numbers) -> Result<()> {
-        let CpuSchwarz { plan, matrix, scale, blocks, values: [scratch, ghosts], .. } = f;
+impl CpuSchwarz {
+    /// Gathers the values of the subdomain matrices, and the largest entry of each scalar row. Collective.
+    fn gather(&mut self, space: &Cpu, values: Numbers) -> Result<()> {
+        let CpuSchwarz { plan, matrix, scale, blocks, values: [scratch, ghosts], .. } = self;
         let (b, bb) = (plan.block, plan.block * plan.block);
         check_len(values.len(), plan.blocks.own * bb)?;
         let own = values.on_host(scratch)?;
         if let Some(blocks) = blocks {
-            blocks.bring(self, own, ghosts)?;
+            blocks.bring(space, own, ghosts)?;
         }
         let ghosts = &ghosts[..];
-        let pieces = self.pool().pieces(16 * matrix.len());
+        let pieces = space.pool().pieces(16 * matrix.len());
         let (matrix, scale) = (Disjoint::new(matrix), Disjoint::new(scale));
-        self.pool().run(pieces, |piece| {
+        space.pool().run(pieces, |piece| {
             let rows = share(plan.rows(), piece, pieces);
             let entries = plan.row_ptr[rows.start] as usize..plan.row_ptr[rows.end] as usize;
             // SAFETY: pieces have rows of their own, and with them entries.
@@ -187,34 +158,71 @@ impl SchwarzFactors for Cpu {
         });
         Ok(())
     }
+}
 
-    fn factorize_schwarz(&self, f: &mut CpuSchwarz, how: Factorization) -> Result<(FactorQuality, Pivots)> {
-        let found = factorize::factorize(self.pool(), f, how)?;
-        if let Some([factors, inverse]) = &mut f.rounded {
-            factors.iter_mut().zip(&f.factors).for_each(|(to, &v)| *to = v as f32);
-            inverse.iter_mut().zip(&f.inverse).for_each(|(to, &v)| *to = v as f32);
+impl SchwarzFactors for Cpu {
+    type Factors = CpuSchwarz;
+}
+
+impl IncompleteFactors<Cpu> for CpuSchwarz {
+    type Plan = SchwarzPlan;
+    type Options = SchwarzOptions;
+    type How = Factorization;
+    type Solve = TriangularSolve;
+
+    fn prepare(space: &Cpu, plan: &Arc<SchwarzPlan>, options: SchwarzOptions) -> Result<Self> {
+        let (b, what) = (plan.block, "the factors of ras");
+        let (numbers, squares, rows) = (plan.entries() * b * b, plan.rows() * b * b, plan.rows() * b);
+        let work = Work {
+            ghosts: zeros(plan.nodes.ghosts * b, what)?,
+            rhs: zeros(rows, what)?,
+            now: zeros(rows, what)?,
+            next: zeros(rows, what)?,
+        };
+        let rounded = match options.precision {
+            Precision::F64 => None,
+            Precision::F32 => Some([zeros(numbers, what)?, zeros(squares, what)?]),
+        };
+        Ok(CpuSchwarz {
+            matrix: zeros(numbers, what)?,
+            factors: zeros(numbers, what)?,
+            inverse: zeros(squares, what)?,
+            before: Default::default(),
+            rounded,
+            scale: zeros(rows, what)?,
+            schedule: Schedule::new(plan, options.rows.max(1), space.pool()),
+            nodes: Import::new(space, &plan.nodes, b)?.map(RefCell::new),
+            blocks: Import::new(space, &plan.blocks, b * b)?,
+            work: RefCell::new(work),
+            values: [Vec::new(), zeros(plan.blocks.ghosts * b * b, what)?],
+            plan: plan.clone(),
+        })
+    }
+
+    fn factorize(&mut self, space: &Cpu, values: &TermValues, how: Factorization) -> Result<FactorQuality> {
+        let (_, values) = values.term(0).ok_or_else(|| Error::invalid("ras: no values"))?;
+        self.gather(space, values)?;
+        let found = factorize::factorize(space.pool(), self, how)?;
+        if let Some([factors, inverse]) = &mut self.rounded {
+            factors.iter_mut().zip(&self.factors).for_each(|(to, &v)| *to = v as f32);
+            inverse.iter_mut().zip(&self.inverse).for_each(|(to, &v)| *to = v as f32);
         }
         Ok(found)
     }
 
-    fn apply_schwarz(
-        &self,
-        f: &CpuSchwarz,
-        how: TriangularSolve,
-        x: &Vec<f64>,
-        y: &mut Vec<f64>,
-    ) -> Result<()> {
+    fn solve(&self, space: &Cpu, how: TriangularSolve, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
+        let f = self;
         let (plan, b) = (&f.plan, f.plan.block);
         let n = plan.nodes.own * b;
         check_lengths(n, n, x.len(), y.len())?;
         let Work { ghosts, rhs, now, next } = &mut *f.work.borrow_mut();
         if let Some(nodes) = &f.nodes {
-            nodes.borrow_mut().bring(self, x, ghosts)?;
+            nodes.borrow_mut().bring(space, x, ghosts)?;
         }
         let ghosts = &ghosts[..];
-        let pieces = self.pool().pieces(16 * rhs.len());
+        let pieces = space.pool().pieces(16 * rhs.len());
         let to = Disjoint::new(rhs);
-        self.pool().run(pieces, |piece| {
+        space.pool().run(pieces, |piece| {
             let rows = share(plan.rows(), piece, pieces);
             // SAFETY: pieces do not overlap.
             let to = unsafe { to.range(rows.start * b..rows.end * b) };
@@ -223,10 +231,10 @@ impl SchwarzFactors for Cpu {
                 to.copy_from_slice(if node < n { &x[node..][..b] } else { &ghosts[node - n..][..b] });
             }
         });
-        solve::solve(self.pool(), f, how, rhs, now, next);
+        solve::solve(space.pool(), f, how, rhs, now, next);
         let (z, to) = (&now[..], Disjoint::new(y));
-        let pieces = self.pool().pieces(16 * n);
-        self.pool().run(pieces, |piece| {
+        let pieces = space.pool().pieces(16 * n);
+        space.pool().run(pieces, |piece| {
             let nodes = share(plan.nodes.own, piece, pieces);
             // SAFETY: pieces do not overlap.
             let to = unsafe { to.range(nodes.start * b..nodes.end * b) };
@@ -237,7 +245,8 @@ impl SchwarzFactors for Cpu {
         Ok(())
     }
 
-    fn schwarz_bytes(f: &CpuSchwarz, how: TriangularSolve) -> u64 {
+    fn bytes(&self, how: TriangularSolve) -> u64 {
+        let f = self;
         let (plan, b) = (&f.plan, f.plan.block as u64);
         let number = if f.rounded.is_some() { 4 } else { 8 };
         let (entries, rows) = (plan.entries() as u64, plan.rows() as u64);

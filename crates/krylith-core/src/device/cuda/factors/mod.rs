@@ -31,7 +31,7 @@ use super::launch::Function;
 use super::scan::scan_columns;
 use crate::operator::{TermValues, Terms};
 use crate::partition::Subdomains;
-use crate::precond::{Outline, Pivots, Plan, Stride, SubdomainFactors};
+use crate::precond::{FactorQuality, IncompleteFactors, Outline, Pivots, Plan, Stride, SubdomainFactors};
 use crate::space::Precision;
 use crate::{Error, Result};
 use std::sync::Arc;
@@ -106,13 +106,16 @@ impl SubdomainFactors for Cuda {
         };
         Ok(Arc::new(plan))
     }
+}
 
-    fn outline(plan: &CudaPlan) -> Outline {
-        plan.outline.clone()
-    }
+impl IncompleteFactors<Cuda> for CudaFactors {
+    type Plan = CudaPlan;
+    type Options = Precision;
+    type How = Option<f64>;
+    type Solve = Stride;
 
-    fn prepare_factors(&self, plan: &Arc<CudaPlan>, precision: Precision) -> Result<CudaFactors> {
-        let (device, order, largest) = (self.device(), plan.outline.order, plan.outline.largest);
+    fn prepare(space: &Cuda, plan: &Arc<CudaPlan>, precision: Precision) -> Result<Self> {
+        let (device, order, largest) = (space.device(), plan.outline.order, plan.outline.largest);
         if !(1..=32).contains(&order) {
             return Err(Error::Unsupported(format!(
                 "incomplete factors on a GPU do not support blocks of order {order}; orders 1 to 32 are supported"
@@ -124,7 +127,7 @@ impl SubdomainFactors for Cuda {
             return Err(Error::Unsupported(format!(
                 "a subdomain has {largest} block rows of order {order}, too many for a GPU with {room} bytes of shared \
                  memory per thread block; use subdomains of at most {} block rows",
-                self.most_rows(order)
+                space.most_rows(order)
             )));
         }
         let functions = Functions {
@@ -149,11 +152,12 @@ impl SubdomainFactors for Cuda {
         })
     }
 
-    fn factorize(&self, f: &mut CudaFactors, new: &TermValues, shift: Option<f64>) -> Result<Pivots> {
-        let (device, plan) = (self.device(), f.plan.clone());
+    fn factorize(&mut self, space: &Cuda, new: &TermValues, shift: Option<f64>) -> Result<FactorQuality> {
+        let (f, device) = (self, space.device());
+        let plan = f.plan.clone();
         let (entries, count) = (plan.outline.entries, plan.outline.subdomains);
         if count == 0 {
-            return Ok(Pivots::default());
+            return Ok(Pivots::default().into());
         }
         let block = plan.outline.block(new);
         for (t, (c, values)) in new.iter().enumerate() {
@@ -200,11 +204,11 @@ impl SubdomainFactors for Cuda {
         )?;
         let mut found = [0u64; 2];
         device.read(&f.pivots, 0, &mut found)?;
-        Ok(Pivots::of_kernel(found))
+        Ok(Pivots::of_kernel(found).into())
     }
 
-    fn solve_factors(&self, f: &CudaFactors, at: Stride, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
-        let (device, plan) = (self.device(), &f.plan);
+    fn solve(&self, space: &Cuda, at: Stride, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
+        let (f, device, plan) = (self, space.device(), &self.plan);
         let Outline { order, block_rows, subdomains, .. } = plan.outline;
         let numbers = block_rows * order * at.step;
         if x.len() != numbers || y.len() != numbers {
@@ -218,7 +222,7 @@ impl SubdomainFactors for Cuda {
             return Ok(()); // a rank without rows
         }
         f.functions.solve.on(device, subdomains, 32 * f.shape.warps).shared(f.shared).run(
-            self.halt(),
+            space.halt(),
             &plan.starts,
             &f.stream.sums,
             (!plan.consecutive).then_some(&plan.ascending),
@@ -233,8 +237,8 @@ impl SubdomainFactors for Cuda {
         )
     }
 
-    fn factors_bytes(f: &CudaFactors) -> u64 {
-        let (plan, stream) = (&f.plan, &f.stream);
+    fn bytes(&self, _: Stride) -> u64 {
+        let (plan, stream) = (&self.plan, &self.stream);
         let Outline { order, block_rows, subdomains, .. } = plan.outline;
         // The stream, slots and rows twice, x and y, and the start data of each subdomain.
         let bytes = stream.values.len() + stream.places.len() + 8 * stream.chunks.len();

@@ -13,6 +13,7 @@ use crate::operator::Terms;
 use crate::partition::Subdomains;
 use crate::precond::{Outline, Plan};
 use crate::{Error, Result};
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// Threads for the analysis of a subdomain.
@@ -46,6 +47,13 @@ pub struct CudaPlan {
     pub slots: Buffer<u16>,
     /// For each pattern: the block of each entry in that matrix, or `u32::MAX`.
     sources: Vec<Buffer<u32>>,
+}
+
+impl Deref for CudaPlan {
+    type Target = Outline;
+    fn deref(&self) -> &Outline {
+        &self.outline
+    }
 }
 
 impl CudaPlan {
@@ -82,7 +90,7 @@ impl CudaPlan {
         let signed = |v: &[usize]| -> Vec<i64> { v.iter().map(|&i| i as i64).collect() };
         let short: Vec<u16> = plan.columns.iter().map(|&c| c as u16).collect();
         Ok(Self {
-            outline: Outline::from(plan),
+            outline: plan.outline.clone(),
             starts: device.upload(&signed(&plan.ptr), what)?,
             levels: device.upload(&levels, what)?,
             depths: device.upload(&depths, what)?,
@@ -180,17 +188,7 @@ impl CudaPlan {
             )?;
         }
         let mut plan = Self {
-            outline: Outline {
-                order: terms.block() * terms.stages(),
-                block_rows: n,
-                subdomains: count,
-                largest,
-                deepest: 0,
-                entries,
-                stored,
-                dropped,
-                blocks: terms.terms.iter().map(|t| t.1.blocks()).collect(),
-            },
+            outline: Outline { entries, stored, dropped, ..Outline::of(terms, subdomains) },
             starts,
             levels: device.allocate(n, what)?,
             depths: device.allocate(count, what)?,
@@ -239,7 +237,7 @@ impl CudaPlan {
     /// A failure of the device.
     #[cfg(any(test, feature = "testing"))]
     pub fn to_host(&self) -> Result<Plan> {
-        let Outline { order, block_rows: n, subdomains, entries, .. } = self.outline;
+        let Outline { block_rows: n, subdomains, entries, .. } = self.outline;
         let device = self.starts.device();
         fn read<T: Copy + Default>(device: &Device, from: &Buffer<T>, len: usize) -> Result<Vec<T>> {
             let mut host = vec![T::default(); len];
@@ -256,8 +254,7 @@ impl CudaPlan {
         let sources = self.sources.iter().map(|s| read(device, s, entries)).collect::<Result<Vec<_>>>()?;
         let sources = (0..self.outline.blocks.len()).map(|t| sources[t.min(sources.len() - 1)].clone());
         Ok(Plan {
-            order,
-            block_rows: n,
+            outline: self.outline.clone(),
             ptr,
             rows: read(device, &self.rows, n)?,
             level_ptr,
@@ -266,9 +263,6 @@ impl CudaPlan {
             columns: read(device, &self.columns, entries)?.into_iter().map(u32::from).collect(),
             diagonal: unsigned(read(device, &self.diagonal, n)?),
             sources: sources.collect(),
-            dropped: self.outline.dropped,
-            stored: self.outline.stored,
-            blocks: self.outline.blocks.clone(),
             patterns: Vec::new(),
         })
     }

@@ -251,15 +251,12 @@ impl Factorizer {
     }
 
     /// Returns the measured sums and the accuracy of the pivots; waits.
-    pub fn quality(&self, device: &Device, exact: bool, faulty: bool) -> Result<(FactorQuality, Pivots)> {
-        let mut defect2 = [0.0; 2];
+    pub fn quality(&self, device: &Device, exact: bool, faulty: bool) -> Result<FactorQuality> {
+        let (mut defect2, mut found) = ([0.0; 2], [u64::MAX, 0]);
         device.read(&self.total, 0, &mut defect2)?;
-        let quality = FactorQuality { defect2, finite: !faulty };
-        if !exact {
-            return Ok((quality, Pivots::default()));
+        if exact {
+            device.read(&self.pivots, 0, &mut found)?;
         }
-        let mut found = [0u64; 2];
-        device.read(&self.pivots, 0, &mut found)?;
-        Ok((quality, Pivots::of_kernel(found)))
+        Ok(FactorQuality { pivots: Pivots::of_kernel(found), defect2, finite: !faulty })
     }
 }

@@ -20,9 +20,11 @@ use super::launch::{Address, At, Entry, Function, Of, Set, kernels};
 use super::specialisations::define;
 use crate::comm::{agree, largest};
 use crate::halo::Halo;
-use crate::memory::{Numbers, check_len};
+use crate::memory::check_len;
+use crate::operator::TermValues;
 use crate::precond::{
-    FactorQuality, Factorization, Pivots, SchwarzFactors, SchwarzOptions, SchwarzPlan, TriangularSolve,
+    FactorQuality, Factorization, IncompleteFactors, Pivots, SchwarzFactors, SchwarzOptions, SchwarzPlan,
+    TriangularSolve,
 };
 use crate::space::{Precision, Space};
 use crate::{Error, Result};
@@ -154,11 +156,14 @@ fn check(plan: &SchwarzPlan) -> Result<()> {
     Ok(())
 }
 
-impl SchwarzFactors for Cuda {
-    type Factors = CudaSchwarz;
+impl IncompleteFactors<Cuda> for CudaSchwarz {
+    type Plan = SchwarzPlan;
+    type Options = SchwarzOptions;
+    type How = Factorization;
+    type Solve = TriangularSolve;
 
-    fn prepare_schwarz(&self, plan: &Arc<SchwarzPlan>, options: SchwarzOptions) -> Result<CudaSchwarz> {
-        let (device, per) = (self.device(), options.rows.clamp(1, plan.rows().max(1)));
+    fn prepare(space: &Cuda, plan: &Arc<SchwarzPlan>, options: SchwarzOptions) -> Result<Self> {
+        let (device, per) = (space.device(), options.rows.clamp(1, plan.rows().max(1)));
         let local = || {
             check(plan)?;
             let orders = Orders::new(plan, EXACT_ROWS);
@@ -166,50 +171,44 @@ impl SchwarzFactors for Cuda {
             let solves = Solves::new(device, plan, &by, &orders, options.precision, per)?;
             Ok((by, solves, device.function(&halo_kernel(schwarz_start, plan.block))?))
         };
-        let (by, solves, start) = agree(self.comm(), local())?;
-        let nodes = Import::new(self, &plan.nodes, plan.block)?;
-        let blocks = Import::new(self, &plan.blocks, plan.block * plan.block)?;
+        let (by, solves, start) = agree(space.comm(), local())?;
+        let nodes = Import::new(space, &plan.nodes, plan.block)?;
+        let blocks = Import::new(space, &plan.blocks, plan.block * plan.block)?;
         Ok(CudaSchwarz { plan: plan.clone(), options, by, solves, start, nodes, blocks })
     }
 
-    fn gather_schwarz(&self, f: &mut CudaSchwarz, values: Numbers) -> Result<()> {
-        let own = f.plan.blocks.own * f.plan.block * f.plan.block;
-        f.by.a.with_part(0, own, |part| self.device().copy_from(values, part))?;
-        let Some(import) = &f.blocks else { return Ok(()) };
-        import.send(self, f.by.a.pointer())?;
-        import.copy(self, f.by.a.at(own))
-    }
-
-    fn factorize_schwarz(&self, f: &mut CudaSchwarz, how: Factorization) -> Result<(FactorQuality, Pivots)> {
-        let (device, b, exact) = (self.device(), f.plan.block, how == Factorization::Exact);
+    fn factorize(&mut self, space: &Cuda, values: &TermValues, how: Factorization) -> Result<FactorQuality> {
+        let (_, values) = values.term(0).ok_or_else(|| Error::invalid("ras: no values"))?;
+        let (f, device, exact) = (self, space.device(), how == Factorization::Exact);
+        let b = f.plan.block;
+        let own = f.plan.blocks.own * b * b;
+        f.by.a.with_part(0, own, |part| device.copy_from(values, part))?;
+        if let Some(import) = &f.blocks {
+            import.send(space, f.by.a.pointer())?;
+            import.copy(space, f.by.a.at(own))?;
+        }
         if f.plan.rows() == 0 {
-            return Ok((FactorQuality { defect2: [0.0; 2], finite: true }, Pivots::default()));
+            return Ok(Pivots::default().into());
         }
         match how {
-            Factorization::Exact => f.by.eliminate(self)?,
-            Factorization::Random { sweeps, warm } => f.by.sweep(self, b, sweeps, warm)?,
+            Factorization::Exact => f.by.eliminate(space)?,
+            Factorization::Random { sweeps, warm } => f.by.sweep(space, b, sweeps, warm)?,
         }
-        f.by.measure(self, b, !exact)?;
+        f.by.measure(space, b, !exact)?;
         f.solves.pack(device, &f.by)?;
         let faulty = f.solves.faulty(device)?;
-        self.fabric().check()?;
+        space.fabric().check()?;
         f.by.quality(device, exact, faulty)
     }
 
-    fn apply_schwarz(
-        &self,
-        f: &CudaSchwarz,
-        how: TriangularSolve,
-        x: &Buffer<f64>,
-        y: &mut Buffer<f64>,
-    ) -> Result<()> {
-        let (device, plan) = (self.device(), &f.plan);
+    fn solve(&self, space: &Cuda, how: TriangularSolve, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
+        let (f, device, plan) = (self, space.device(), &self.plan);
         let (rows, numbers) = (plan.rows(), plan.nodes.own * plan.block);
         check_len(x.len(), numbers)?;
         check_len(y.len(), numbers)?;
         let (mut ghosts, mut inside) = (0, 0);
         if let Some(import) = &f.nodes {
-            import.send(self, x.pointer())?;
+            import.send(space, x.pointer())?;
             import.exchange.finish(device)?;
             (ghosts, inside) = (import.exchange.ghosts(), import.exchange.inside().unwrap_or(0));
         } else if rows == 0 {
@@ -222,7 +221,7 @@ impl SchwarzFactors for Cuda {
         };
         let [w, v] = f.solves.begin();
         f.start.on(device, grid(device, rows * plan.block), THREADS).run(
-            self.halt(),
+            space.halt(),
             rows as i32,
             plan.nodes.own as i32,
             &f.by.node,
@@ -236,13 +235,17 @@ impl SchwarzFactors for Cuda {
         )?;
         match rows {
             0 => Ok(()),
-            _ => f.solves.solve(self, how, f.options.deterministic, y.pointer()),
+            _ => f.solves.solve(space, how, f.options.deterministic, y.pointer()),
         }
     }
 
-    fn schwarz_bytes(f: &CudaSchwarz, how: TriangularSolve) -> u64 {
-        f.solves.bytes(how, f.options.deterministic, f.plan.block)
+    fn bytes(&self, how: TriangularSolve) -> u64 {
+        self.solves.bytes(how, self.options.deterministic, self.plan.block)
     }
+}
+
+impl SchwarzFactors for Cuda {
+    type Factors = CudaSchwarz;
 
     fn exact_is_faster(f: &CudaSchwarz, sweeps: TriangularSolve) -> bool {
         match sweeps {
