@@ -182,7 +182,14 @@ fn eliminate(
         });
         let (number, scale) = (plan.rows[rows.start + i], &scale[i * m..][..m]);
         let at = diagonal - begin;
-        invert_pivot(m, plan, number, terms, shift, scale, row, at, work, inverse, &mut pivots);
+        let pivot = at * mm..(at + 1) * mm;
+        work.copy_from_slice(&row[pivot.clone()]);
+        match invert(m, work, scale, inverse) {
+            Ok(()) => row[pivot].copy_from_slice(inverse),
+            Err(kind) => {
+                mend(m, plan, number, terms, shift, scale, row, at, kind, work, inverse, &mut pivots)
+            }
+        }
     }
     // U = D⁻¹ times the part right of the diagonal, which no later row reads in its old form.
     for (bounds, &diagonal) in row_ptr.windows(2).zip(diagonals) {
@@ -195,33 +202,10 @@ fn eliminate(
     pivots
 }
 
-/// Replaces the pivot of a row, block `at` of `row`, by its inverse.
+/// Replaces a bad pivot of a row, block `at` of `row`, by its inverse: shifted if that was requested.
 ///
-/// If the pivot has no inverse, with or without the shift, the inverse is set to 0. The row then does not
-/// affect other rows, which are computed as if it did not exist.
-#[inline(always)]
-fn invert_pivot(
-    m: usize,
-    plan: &Plan,
-    number: u32,
-    terms: &HostTerms,
-    shift: Option<f64>,
-    scale: &[f64],
-    row: &mut [f64],
-    at: usize,
-    work: &mut [f64],
-    inverse: &mut [f64],
-    pivots: &mut Pivots,
-) {
-    let pivot = at * m * m..(at + 1) * m * m;
-    work.copy_from_slice(&row[pivot.clone()]);
-    match invert(m, work, scale, inverse) {
-        Ok(()) => row[pivot].copy_from_slice(inverse),
-        Err(kind) => mend(m, plan, number, terms, shift, scale, row, at, kind, work, inverse, pivots),
-    }
-}
-
-/// Handles a bad pivot: it is shifted if that was requested, and counted otherwise.
+/// If the pivot has no inverse, with or without the shift, it is counted, and the inverse is set to 0. The
+/// row then does not affect other rows, which are computed as if it did not exist.
 #[cold]
 #[inline(never)]
 fn mend(

@@ -33,15 +33,11 @@ pub(super) fn factorize(pool: &Pool, f: &mut CpuSchwarz, how: Factorization) -> 
     let (plan, order) = (&**plan, plan.block);
     let pivots = matches!(how, Factorization::Exact).then(Mutex::default);
     let job = Job { plan, matrix, scale, pivots };
-    match (how, &schedule.levels) {
-        (Factorization::Exact, Some([levels, _])) => {
-            by_order!(order, by_levels(pool, &job, levels, factors, inverse));
+    match how {
+        Factorization::Exact => {
+            by_order!(order, rows(pool, &job, &schedule.exact[0], None, factors, inverse));
         }
-        (Factorization::Exact, None) => {
-            let all = &schedule.subdomains;
-            by_order!(order, by_runs(pool, &job, all, [&[], &[]], factors, inverse));
-        }
-        (Factorization::Random { sweeps, warm }, _) => {
+        Factorization::Random { sweeps, warm } => {
             let [old, old_inverse] = before;
             if old.len() != factors.len() {
                 *old = zeros(factors.len(), "a sweep of ras")?;
@@ -55,7 +51,8 @@ pub(super) fn factorize(pool: &Pool, f: &mut CpuSchwarz, how: Factorization) -> 
             for _ in 0..sweeps {
                 std::mem::swap(factors, old);
                 std::mem::swap(inverse, old_inverse);
-                by_order!(order, by_runs(pool, &job, &schedule.runs, [old, old_inverse], factors, inverse));
+                let old = Some([&old[..], &old_inverse[..]]);
+                by_order!(order, rows(pool, &job, &schedule.runs, old, factors, inverse));
             }
         }
     }
@@ -111,57 +108,13 @@ impl Job<'_> {
     }
 }
 
-/// Computes the rows of each run in order. They read new values from their own run, and `old` values from
-/// other runs.
-fn by_runs<const B: usize>(
-    pool: &Pool,
-    job: &Job,
-    runs: &[Range<usize>],
-    [old, old_inverse]: [&[f64]; 2],
-    factors: &mut [f64],
-    inverse: &mut [f64],
-) {
-    let (bb, plan) = (B * B, job.plan);
-    let (factors, inverse) = (Disjoint::new(factors), Disjoint::new(inverse));
-    let pieces = pool.pieces(job.bytes()).min(runs.len());
-    pool.run(pieces, |piece| {
-        pulp::Arch::new().dispatch(Wide(
-            #[inline(always)]
-            || {
-                for run in &runs[share(runs.len(), piece, pieces)] {
-                    let first = job.entries(run.clone()).start;
-                    // SAFETY: runs have rows of their own, and with them entries.
-                    let (own, own_inverse) = unsafe {
-                        let entries = job.entries(run.clone());
-                        let rows = run.start * bb..run.end * bb;
-                        (factors.range(entries.start * bb..entries.end * bb), inverse.range(rows))
-                    };
-                    for i in run.clone() {
-                        let entries = job.entries(i..i + 1);
-                        let (done, rest) = own.split_at_mut((entries.start - first) * bb);
-                        let (done_inverse, rest_inverse) = own_inverse.split_at_mut((i - run.start) * bb);
-                        let row = &mut rest[..entries.len() * bb];
-                        job.eliminate::<B>(i, row, |k| {
-                            let begin = plan.diagonal[k] as usize + 1;
-                            match k.checked_sub(run.start) {
-                                Some(at) => (&done[(begin - first) * bb..], &done_inverse[at * bb..][..bb]),
-                                None => (&old[begin * bb..], &old_inverse[k * bb..][..bb]),
-                            }
-                        });
-                        let diagonal = plan.diagonal[i] as usize - entries.start;
-                        job.invert::<B>(i, &row[diagonal * bb..][..bb], &mut rest_inverse[..bb]);
-                    }
-                }
-            },
-        ));
-    });
-}
-
-/// Computes all runs of a level at once.
-fn by_levels<const B: usize>(
+/// Computes all rows of L and U. With `old` factors and inverses, a row reads those of the rows before its
+/// run.
+fn rows<const B: usize>(
     pool: &Pool,
     job: &Job,
     levels: &Levels,
+    old: Option<[&[f64]; 2]>,
     factors: &mut [f64],
     inverse: &mut [f64],
 ) {
@@ -171,19 +124,24 @@ fn by_levels<const B: usize>(
     levels.each_row(
         pool,
         bytes,
+        false,
         #[inline(always)]
-        |i| {
+        |i, run| {
             let entries = job.entries(i..i + 1);
             // SAFETY: a row is one thread's, and other runs of its level do not read it.
             let (row, own) = unsafe {
                 let entries = entries.start * bb..entries.end * bb;
                 (factors.write(entries), inverse.write(i * bb..(i + 1) * bb))
             };
-            // SAFETY: a row reads rows of earlier levels, which no thread writes any more, and earlier rows
-            // of its run, which this thread has written.
-            job.eliminate::<B>(i, row, |k| unsafe {
-                let behind = plan.upper(k);
-                (factors.read(behind.start * bb..behind.end * bb), inverse.read(k * bb..(k + 1) * bb))
+            job.eliminate::<B>(i, row, |k| {
+                let (behind, diagonal) = (plan.upper(k), k * bb..(k + 1) * bb);
+                let behind = behind.start * bb..behind.end * bb;
+                match old {
+                    Some([factors, inverse]) if k < run.start => (&factors[behind], &inverse[diagonal]),
+                    // SAFETY: this reads rows of earlier levels, which no thread writes any more, or earlier
+                    // rows of this run, which this thread has written.
+                    _ => unsafe { (factors.read(behind), inverse.read(diagonal)) },
+                }
             });
             let diagonal = plan.diagonal[i] as usize - entries.start;
             job.invert::<B>(i, &row[diagonal * bb..][..bb], own);

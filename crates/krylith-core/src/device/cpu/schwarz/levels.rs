@@ -14,15 +14,13 @@ use std::ops::Range;
 const START: usize = 200;
 
 /// Runs of rows of L or of U, level after level. A row depends on rows of earlier levels, and on rows of its
-/// own run that come before.
+/// own run that come before; for U, these have higher numbers.
 pub(super) struct Levels {
     /// Beginning of each level in `runs`.
     ptr: Vec<usize>,
     runs: Vec<Range<usize>>,
     /// Number of rows of each level.
     rows: Vec<usize>,
-    /// True for U, whose runs begin with their last row.
-    upper: bool,
 }
 
 /// Returns the levels of L and of U; `None` if one thread for each subdomain is faster. `largest` is the
@@ -36,6 +34,11 @@ pub(super) fn of_both(plan: &SchwarzPlan, pool: &Pool, largest: usize) -> Option
 }
 
 impl Levels {
+    /// Returns a single level of these runs.
+    pub fn one(runs: Vec<Range<usize>>) -> Self {
+        Self { ptr: vec![0, runs.len()], rows: vec![runs.iter().map(Range::len).sum()], runs }
+    }
+
     fn of(plan: &SchwarzPlan, upper: bool) -> Self {
         let n = plan.rows();
         // Columns ascend, so the row before is the first of U or the last of L.
@@ -55,7 +58,7 @@ impl Levels {
         let runs: Vec<Range<usize>> = order.iter().map(run).collect();
         let ptr: Vec<usize> = begin.iter().map(|&begin| begin as usize).chain([runs.len()]).collect();
         let rows = ptr.windows(2).map(|at| runs[at[0]..at[1]].iter().map(Range::len).sum()).collect();
-        Self { ptr, runs, rows, upper }
+        Self { ptr, runs, rows }
     }
 
     /// Estimates the time on so many threads, in rows that a thread computes in that time.
@@ -68,10 +71,16 @@ impl Levels {
         levels.map(one).sum()
     }
 
-    /// Calls `work` for every row, level after level, with the runs of one level on all threads; a row counts
-    /// as `bytes` bytes.
+    /// Calls `work` for every row with its run, level after level, with the runs of one level on all threads.
+    /// A row counts as `bytes` bytes. With `upper`, a run begins with its last row.
     #[inline(always)]
-    pub fn each_row(&self, pool: &Pool, bytes: usize, work: impl Fn(usize) + Sync) {
+    pub fn each_row(
+        &self,
+        pool: &Pool,
+        bytes: usize,
+        upper: bool,
+        work: impl Fn(usize, &Range<usize>) + Sync,
+    ) {
         for (at, rows) in self.ptr.windows(2).zip(&self.rows) {
             let runs = &self.runs[at[0]..at[1]];
             let pieces = pool.pieces(rows * bytes).min(runs.len());
@@ -80,9 +89,9 @@ impl Levels {
                     #[inline(always)]
                     || {
                         for run in &runs[share(runs.len(), piece, pieces)] {
-                            match self.upper {
-                                true => run.clone().rev().for_each(&work),
-                                false => run.clone().for_each(&work),
+                            match upper {
+                                true => run.clone().rev().for_each(|i| work(i, run)),
+                                false => run.clone().for_each(|i| work(i, run)),
                             }
                         }
                     },
@@ -127,7 +136,7 @@ mod tests {
         for plan in [grid(17), plan(300, random.map(|[i, j]| (i, j))), plan(5, std::iter::empty())] {
             for upper in [false, true] {
                 let (levels, done) = (Levels::of(&plan, upper), Mutex::new(Vec::new()));
-                levels.each_row(&Pool::new(1), 1, |i| done.lock().unwrap().push(i));
+                levels.each_row(&Pool::new(1), 1, upper, |i, _| done.lock().unwrap().push(i));
                 let done = done.into_inner().unwrap();
                 let mut place = vec![usize::MAX; plan.rows()];
                 done.iter().enumerate().for_each(|(at, &i)| place[i] = at);

@@ -57,11 +57,10 @@ pub struct CpuSchwarz {
 /// Division of the rows among threads.
 struct Schedule {
     /// Runs of consecutive rows for sweeps; each is within one subdomain.
-    runs: Vec<Range<usize>>,
-    /// Rows of all subdomains.
-    subdomains: Vec<Range<usize>>,
-    /// Levels of L and of U, where there are too few subdomains for all threads and levels are faster.
-    levels: Option<[Levels; 2]>,
+    runs: Levels,
+    /// Levels of L and of U where there are too few subdomains for all threads and levels are faster;
+    /// otherwise one level of all subdomains.
+    exact: [Levels; 2],
 }
 
 /// Vectors over the rows of all subdomains, and imported nodes.
@@ -115,7 +114,8 @@ impl Schedule {
         let alone = subdomains.iter().map(Range::len).max().unwrap_or(0);
         let largest = alone.max(plan.rows().div_ceil(threads));
         let levels = if few { levels::of_both(plan, pool, largest) } else { None };
-        Self { runs, subdomains, levels }
+        let exact = levels.unwrap_or_else(|| [(); 2].map(|()| Levels::one(subdomains.clone())));
+        Self { runs: Levels::one(runs), exact }
     }
 }
 

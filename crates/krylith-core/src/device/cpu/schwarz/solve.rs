@@ -1,11 +1,9 @@
 //! Solves L y = r and U z = y in all subdomains: by substitution, by Jacobi sweeps, or by sweeps in place
 //! (Alg. 2 and 3 of Ma, Le and Cai, paper 5 in docs/papers.md).
 
-use super::super::Wide;
 use super::{CpuSchwarz, Levels, Shared, by_order};
 use crate::precond::{SchwarzPlan, TriangularSolve};
-use crate::threads::{Disjoint, Pool, share};
-use std::ops::Range;
+use crate::threads::Pool;
 
 /// Factors as solves read them.
 struct View<'a, T> {
@@ -48,17 +46,9 @@ fn both<const B: usize>(
     let schedule = &f.schedule;
     let (sweeps, jacobi) = match how {
         TriangularSolve::Exact => {
-            match &schedule.levels {
-                Some([lower, upper]) => {
-                    by_levels::<B, false>(pool, view, lower, rhs, next);
-                    by_levels::<B, true>(pool, view, upper, next, now);
-                }
-                None => {
-                    let all = &schedule.subdomains;
-                    sweep::<B, false>(pool, view, all, false, rhs, &[], next);
-                    sweep::<B, true>(pool, view, all, false, next, &[], now);
-                }
-            }
+            let [lower, upper] = &schedule.exact;
+            pass::<B, false, false>(pool, view, lower, false, rhs, &[], next);
+            pass::<B, true, false>(pool, view, upper, false, next, &[], now);
             return;
         }
         TriangularSolve::Jacobi { sweeps } => (sweeps, true),
@@ -66,7 +56,7 @@ fn both<const B: usize>(
     };
     now.copy_from_slice(rhs);
     for _ in 0..sweeps {
-        sweep::<B, false>(pool, view, &schedule.runs, jacobi, rhs, now, next);
+        pass::<B, false, true>(pool, view, &schedule.runs, jacobi, rhs, now, next);
         std::mem::swap(now, next);
     }
     std::mem::swap(rhs, now);
@@ -78,7 +68,7 @@ fn both<const B: usize>(
         z.copy_from_slice(&sum);
     }
     for _ in 0..sweeps {
-        sweep::<B, true>(pool, view, &schedule.runs, jacobi, rhs, now, next);
+        pass::<B, true, true>(pool, view, &schedule.runs, jacobi, rhs, now, next);
         std::mem::swap(now, next);
     }
 }
@@ -125,49 +115,15 @@ impl<T: Copy + Sync + Into<f64>> View<'_, T> {
     }
 }
 
-/// Runs one sweep over all runs. A row reads new values from its own run unless `jacobi`, and `old` values
-/// from other runs.
-fn sweep<const B: usize, const UPPER: bool>(
-    pool: &Pool,
-    view: &View<impl Copy + Sync + Into<f64>>,
-    runs: &[Range<usize>],
-    jacobi: bool,
-    r: &[f64],
-    old: &[f64],
-    new: &mut [f64],
-) {
-    let pieces = pool.pieces(view.bytes()).min(runs.len());
-    let new = Disjoint::new(new);
-    pool.run(pieces, |piece| {
-        pulp::Arch::new().dispatch(Wide(
-            #[inline(always)]
-            || {
-                for run in &runs[share(runs.len(), piece, pieces)] {
-                    // SAFETY: runs have rows of their own.
-                    let own = unsafe { new.range(run.start * B..run.end * B) };
-                    for k in 0..run.len() {
-                        let i = if UPPER { run.end - 1 - k } else { run.start + k };
-                        let found = {
-                            let own = &own[..];
-                            view.row::<B, UPPER>(i, &r[i * B..][..B], |j| match !jacobi && run.contains(&j) {
-                                true => &own[(j - run.start) * B..][..B],
-                                false => &old[j * B..][..B],
-                            })
-                        };
-                        own[(i - run.start) * B..][..B].copy_from_slice(&found);
-                    }
-                }
-            },
-        ));
-    });
-}
-
-/// Substitutes, with all runs of a level at once.
-fn by_levels<const B: usize, const UPPER: bool>(
+/// Computes all rows of the solve with L, or with U. In a sweep, a row reads `old` values from other runs
+/// and, if `jacobi`, from its own.
+fn pass<const B: usize, const UPPER: bool, const SWEEP: bool>(
     pool: &Pool,
     view: &View<impl Copy + Sync + Into<f64>>,
     levels: &Levels,
+    jacobi: bool,
     r: &[f64],
+    old: &[f64],
     to: &mut [f64],
 ) {
     let bytes = view.bytes() / view.plan.rows().max(1);
@@ -175,11 +131,17 @@ fn by_levels<const B: usize, const UPPER: bool>(
     levels.each_row(
         pool,
         bytes,
+        UPPER,
         #[inline(always)]
-        |i| {
-            // SAFETY: a row reads rows of earlier levels, which no thread writes any more, and earlier rows
-            // of its run, which this thread has written.
-            let found = view.row::<B, UPPER>(i, &r[i * B..][..B], |j| unsafe { to.read(j * B..(j + 1) * B) });
+        |i, run| {
+            let found = view.row::<B, UPPER>(i, &r[i * B..][..B], |j| {
+                if SWEEP && (jacobi || !run.contains(&j)) {
+                    return &old[j * B..][..B];
+                }
+                // SAFETY: this reads rows of earlier levels, which no thread writes any more, or earlier rows
+                // of this run, which this thread has written.
+                unsafe { to.read(j * B..(j + 1) * B) }
+            });
             // SAFETY: a row is one thread's, and other runs of its level do not read it.
             unsafe { to.write(i * B..(i + 1) * B) }.copy_from_slice(&found);
         },
