@@ -1,6 +1,7 @@
 //! The plan of subdomain factors, which does not depend on values: patterns, order and levels of every
 //! subdomain.
 
+use super::super::incomplete::check_cut;
 use super::Outline;
 use super::analysis::{Analysis, Count, Found, Places, Scratch};
 use crate::matrix::storage::SharedPattern;
@@ -119,17 +120,9 @@ impl Plan {
 
     /// Rejects terms and subdomains for which there is no plan; see [`new`](Self::new).
     pub(crate) fn check(terms: &Terms, subdomains: &Subdomains) -> Result<()> {
-        let (n, order) = (terms.block_rows(), terms.block() * terms.stages());
+        let order = terms.block() * terms.stages();
         check_count(terms.terms.len())?;
-        if !terms.is_square() {
-            return Err(Error::invalid("a preconditioner needs a square matrix"));
-        }
-        if subdomains.block_rows() != n {
-            return Err(Error::invalid(format!(
-                "the subdomains have {} block rows, but the matrix has {n}",
-                subdomains.block_rows()
-            )));
-        }
+        check_cut(terms, subdomains)?;
         if order > MAX_ORDER {
             return Err(Error::Unsupported(format!(
                 "blocks of order {order} are too large for incomplete factors; the largest is {MAX_ORDER}: use a smaller block size \

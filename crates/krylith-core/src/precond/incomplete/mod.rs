@@ -7,9 +7,10 @@ pub(crate) mod levels;
 pub(crate) mod order;
 pub(super) mod pivots;
 
-use crate::Result;
-use crate::operator::TermValues;
+use crate::operator::{TermValues, Terms};
+use crate::partition::Subdomains;
 use crate::space::Space;
+use crate::{Error, Result};
 use pivots::Pivots;
 use std::sync::Arc;
 
@@ -84,4 +85,17 @@ impl From<Pivots> for FactorQuality {
     fn from(pivots: Pivots) -> Self {
         Self { pivots, defect2: [0.0; 2], finite: true }
     }
+}
+
+/// Rejects a matrix that is not square, and subdomains of another number of rows.
+pub(super) fn check_cut(terms: &Terms, subdomains: &Subdomains) -> Result<()> {
+    let (rows, n) = (subdomains.block_rows(), terms.block_rows());
+    if !terms.is_square() {
+        return Err(Error::invalid("a preconditioner needs a square matrix"));
+    }
+    if rows != n {
+        let what = format!("the subdomains have {rows} block rows, but the matrix has {n}");
+        return Err(Error::invalid(what));
+    }
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! The plan of restricted additive Schwarz, which does not depend on values: rows and pattern of the
 //! subdomain matrices, the sources of their values, and the halos.
 
+use super::super::incomplete::check_cut;
 use super::super::incomplete::fill::Pattern;
 use super::super::incomplete::order::reverse_cuthill_mckee;
 use super::overlap::{self, Overlap};
@@ -269,15 +270,7 @@ fn check(
             plural(stages, "stage")
         )));
     }
-    if !terms.is_square() {
-        return Err(Error::invalid("a preconditioner needs a square matrix"));
-    }
-    if subdomains.block_rows() != n {
-        return Err(Error::invalid(format!(
-            "the subdomains have {} block rows, but the matrix has {n}",
-            subdomains.block_rows()
-        )));
-    }
+    check_cut(terms, subdomains)?;
     if let Some(numbers) = numbers.filter(|numbers| numbers.len() != n) {
         return Err(Error::invalid(format!(
             "ras: got {} row numbers for {n} block rows; expected one per block row",

@@ -25,6 +25,7 @@ use crate::space::Precision;
 use crate::threads::Disjoint;
 use factorize::Scratch;
 use layout::{Layout, Slice};
+use solve::Share;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
@@ -160,7 +161,7 @@ impl IncompleteFactors<Cpu> for CpuFactors {
         let (pool, y) = (space.pool(), Disjoint::new(y));
         pool.run(f.pieces.len(), |piece| {
             let vector = &mut free(&f.work, piece).vector;
-            solve::subdomains(f, f.pieces[piece].clone(), at, x, &y, vector);
+            Share { f, subdomains: f.pieces[piece].clone(), at, x, y: &y }.solve(vector);
         });
         Ok(())
     }

@@ -26,88 +26,79 @@ impl Column for u32 {
     }
 }
 
-/// Computes y = (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x in these subdomains; `vector` has space for the largest one and a
-/// slice more.
-pub(super) fn subdomains(
-    f: &CpuFactors,
-    share: Range<usize>,
-    at: Stride,
-    x: &[f64],
-    y: &Disjoint<f64>,
-    vector: &mut [f64],
-) {
-    match (&f.values, &f.columns) {
-        (Values::F64(v), Columns::U16(c)) => by_order(f, v, c, share, at, x, y, vector),
-        (Values::F64(v), Columns::U32(c)) => by_order(f, v, c, share, at, x, y, vector),
-        (Values::F32(v), Columns::U16(c)) => by_order(f, v, c, share, at, x, y, vector),
-        (Values::F32(v), Columns::U32(c)) => by_order(f, v, c, share, at, x, y, vector),
-    }
+/// One thread's part of a solve: y = (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x in these subdomains.
+pub(super) struct Share<'a> {
+    pub f: &'a CpuFactors,
+    pub subdomains: Range<usize>,
+    pub at: Stride,
+    pub x: &'a [f64],
+    pub y: &'a Disjoint<'a, f64>,
 }
 
-fn by_order<T: Stored, C: Column>(
-    f: &CpuFactors,
-    values: &[T],
-    columns: &[C],
-    share: Range<usize>,
-    at: Stride,
-    x: &[f64],
-    y: &Disjoint<f64>,
-    vector: &mut [f64],
-) {
-    match f.plan.order {
-        1 => each::<T, C, 1, 8, 4>(f, values, columns, share, at, x, y, vector),
-        2 => each::<T, C, 2, 4, 4>(f, values, columns, share, at, x, y, vector),
-        3 => each::<T, C, 3, 4, 4>(f, values, columns, share, at, x, y, vector),
-        4 => each::<T, C, 4, 1, 1>(f, values, columns, share, at, x, y, vector),
-        5 => each::<T, C, 5, 1, 1>(f, values, columns, share, at, x, y, vector),
-        6 => each::<T, C, 6, 1, 1>(f, values, columns, share, at, x, y, vector),
-        7 => each::<T, C, 7, 1, 1>(f, values, columns, share, at, x, y, vector),
-        8 => each::<T, C, 8, 1, 1>(f, values, columns, share, at, x, y, vector),
-        _ => each::<T, C, 0, 1, 1>(f, values, columns, share, at, x, y, vector),
+impl Share<'_> {
+    /// Solves; `vector` has space for the largest subdomain and a slice more.
+    pub fn solve(&self, vector: &mut [f64]) {
+        match (&self.f.values, &self.f.columns) {
+            (Values::F64(v), Columns::U16(c)) => self.by_order(v, c, vector),
+            (Values::F64(v), Columns::U32(c)) => self.by_order(v, c, vector),
+            (Values::F32(v), Columns::U16(c)) => self.by_order(v, c, vector),
+            (Values::F32(v), Columns::U32(c)) => self.by_order(v, c, vector),
+        }
     }
-}
 
-/// Solves with slices that are WIDE, NARROW or 1 rows wide; M = 0 stands for any order.
-fn each<T: Stored, C: Column, const M: usize, const WIDE: usize, const NARROW: usize>(
-    f: &CpuFactors,
-    values: &[T],
-    columns: &[C],
-    share: Range<usize>,
-    at: Stride,
-    x: &[f64],
-    y: &Disjoint<f64>,
-    vector: &mut [f64],
-) {
-    let vector = RefCell::new(vector);
-    pulp::Arch::new().dispatch(Wide(
-        #[inline(always)]
-        || {
-            let vector = &mut *vector.borrow_mut();
-            let m = if M == 0 { f.plan.order } else { M };
-            for p in share.clone() {
-                let rows = &f.plan.rows[f.plan.ptr[p]..f.plan.ptr[p + 1]];
-                for (to, &i) in vector.chunks_exact_mut(m).zip(rows) {
-                    gather(at, i as usize * m, x, to);
+    fn by_order<T: Stored, C: Column>(&self, values: &[T], columns: &[C], vector: &mut [f64]) {
+        match self.f.plan.order {
+            1 => self.each::<T, C, 1, 8, 4>(values, columns, vector),
+            2 => self.each::<T, C, 2, 4, 4>(values, columns, vector),
+            3 => self.each::<T, C, 3, 4, 4>(values, columns, vector),
+            4 => self.each::<T, C, 4, 1, 1>(values, columns, vector),
+            5 => self.each::<T, C, 5, 1, 1>(values, columns, vector),
+            6 => self.each::<T, C, 6, 1, 1>(values, columns, vector),
+            7 => self.each::<T, C, 7, 1, 1>(values, columns, vector),
+            8 => self.each::<T, C, 8, 1, 1>(values, columns, vector),
+            _ => self.each::<T, C, 0, 1, 1>(values, columns, vector),
+        }
+    }
+
+    /// Solves with slices that are WIDE, NARROW or 1 rows wide; M = 0 stands for any order.
+    fn each<T: Stored, C: Column, const M: usize, const WIDE: usize, const NARROW: usize>(
+        &self,
+        values: &[T],
+        columns: &[C],
+        vector: &mut [f64],
+    ) {
+        let Self { f, subdomains, at, x, y } = self;
+        let vector = RefCell::new(vector);
+        pulp::Arch::new().dispatch(Wide(
+            #[inline(always)]
+            || {
+                let vector = &mut *vector.borrow_mut();
+                let m = if M == 0 { f.plan.order } else { M };
+                for p in subdomains.clone() {
+                    let rows = &f.plan.rows[f.plan.ptr[p]..f.plan.ptr[p + 1]];
+                    for (to, &i) in vector.chunks_exact_mut(m).zip(rows) {
+                        gather(*at, i as usize * m, x, to);
+                    }
+                    let piece = &f.layout.pieces[p];
+                    let (values, columns) = (&values[piece.values..], &columns[piece.columns..]);
+                    let slices = &f.layout.slices;
+                    if M == 0 {
+                        any_order(m, slices, piece, values, columns, vector);
+                    } else if piece.lanes == 1 {
+                        solve::<T, C, M, 1>(slices, piece, values, columns, vector);
+                    } else if piece.lanes == WIDE {
+                        solve::<T, C, M, WIDE>(slices, piece, values, columns, vector);
+                    } else {
+                        solve::<T, C, M, NARROW>(slices, piece, values, columns, vector);
+                    }
+                    for (from, &i) in vector.chunks_exact(m).zip(rows) {
+                        // SAFETY: a row is in one subdomain, and a subdomain in one thread's share.
+                        unsafe { scatter(*at, i as usize * m, from, y) };
+                    }
                 }
-                let piece = &f.layout.pieces[p];
-                let (values, columns) = (&values[piece.values..], &columns[piece.columns..]);
-                let slices = &f.layout.slices;
-                if M == 0 {
-                    any_order(m, slices, piece, values, columns, vector);
-                } else if piece.lanes == 1 {
-                    solve::<T, C, M, 1>(slices, piece, values, columns, vector);
-                } else if piece.lanes == WIDE {
-                    solve::<T, C, M, WIDE>(slices, piece, values, columns, vector);
-                } else {
-                    solve::<T, C, M, NARROW>(slices, piece, values, columns, vector);
-                }
-                for (from, &i) in vector.chunks_exact(m).zip(rows) {
-                    // SAFETY: a row is in one subdomain, and a subdomain in one thread's share.
-                    unsafe { scatter(at, i as usize * m, from, y) };
-                }
-            }
-        },
-    ));
+            },
+        ));
+    }
 }
 
 /// Copies the numbers from `first` on, in the stride of `at`, to `to`.
