@@ -83,8 +83,8 @@ macro_rules! headers {
 }
 headers! {
     "amg.cuh", "amg_galerkin.cuh", "amg_table.cuh", "cut.cuh", "halo.cuh", "ildu.cuh", "ildu_plan.cuh",
-    "kron_pack.cuh", "kron_residual.cuh", "peers.cuh", "scan.cuh", "schwarz.cuh", "smooth.cuh", "step.cuh",
-    "tile.cuh", "twofold.cuh",
+    "kron_pack.cuh", "kron_residual.cuh", "peers.cuh", "pivots.cuh", "scan.cuh", "schwarz.cuh", "search.cuh",
+    "smooth.cuh", "step.cuh", "tile.cuh", "twofold.cuh",
 }
 
 /// Returns the text of a kernel file or header.

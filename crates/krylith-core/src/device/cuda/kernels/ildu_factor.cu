@@ -14,6 +14,8 @@
 // all sums is fixed.
 
 #include "ildu.cuh"
+#include "pivots.cuh"
+#include "search.cuh"
 
 constexpr int OWN_WARPS = THREADS / 32;
 constexpr unsigned ALL = 0xffffffffu;
@@ -31,67 +33,6 @@ extern "C" __global__ void ildu_form(long long entries, int block, int stages, i
                     from[((long long)source * block + row / stages) * block + column / stages];
         }
         work[i] = first ? value : work[i] + value;
-    }
-}
-
-// first: row * 4 + kind of the bad pivot of the first row
-struct Pivots { unsigned long long first; unsigned bad, shifted; };
-constexpr int ZERO = 0, TINY = 1, NOT_FINITE = 2, GOOD = 3;
-
-// Inverse by Gauss-Jordan with row pivoting, by one warp: the twin of device/cpu/factors/pivot.rs. scale: the
-// largest entry of each scalar row of the matrix. a is overwritten.
-__device__ int invert(double* a, double* inverse, const double* scale, double* factor, int lane) {
-    bool finite = true;
-    for (int e = 0; e < ENTRIES; ++e) finite &= isfinite(a[e]);
-    if (!finite) return NOT_FINITE;
-    __syncwarp();
-    for (int e = lane; e < ENTRIES; e += 32) {
-        // rows with different units are compared relative to the entries of the matrix
-        const double unit = scale[e / ORDER] > 0 ? scale[e / ORDER] : 1;
-        a[e] /= unit;
-        inverse[e] = e / ORDER == e % ORDER ? 1 / unit : 0;
-    }
-    __syncwarp();
-    for (int c = 0; c < ORDER; ++c) {
-        int pivot = c;
-        for (int r = c + 1; r < ORDER; ++r)
-            if (fabs(a[r * ORDER + c]) > fabs(a[pivot * ORDER + c])) pivot = r;
-        const double p = a[pivot * ORDER + c];
-        if (!(fabs(p) >= 1e-14)) return p == 0 ? ZERO : TINY;
-        __syncwarp();
-        const double d = 1 / p;
-        for (int k = lane; k < ORDER; k += 32) {
-            const double u = a[c * ORDER + k], v = inverse[c * ORDER + k];
-            const double s = a[pivot * ORDER + k], t = inverse[pivot * ORDER + k];
-            a[pivot * ORDER + k] = u;
-            inverse[pivot * ORDER + k] = v;
-            a[c * ORDER + k] = s * d;
-            inverse[c * ORDER + k] = t * d;
-        }
-        __syncwarp();
-        for (int r = lane; r < ORDER; r += 32) factor[r] = a[r * ORDER + c];
-        __syncwarp();
-        for (int k = lane; k < ORDER; k += 32) {
-            const double s = a[c * ORDER + k], t = inverse[c * ORDER + k];
-            for (int r = 0; r < ORDER; ++r) {
-                if (r == c) continue;
-                a[r * ORDER + k] -= factor[r] * s;
-                inverse[r * ORDER + k] -= factor[r] * t;
-            }
-        }
-        __syncwarp();
-    }
-    for (int e = 0; e < ENTRIES; ++e) finite &= isfinite(inverse[e]);
-    return finite ? GOOD : NOT_FINITE;
-}
-
-// Handles a pivot: one lane counts it if it is bad.
-__device__ __forceinline__ void count_pivot(Pivots* pivots, unsigned row, int kind, bool shifted) {
-    if (kind != GOOD) {
-        atomicAdd(&pivots->bad, 1u);
-        atomicMin(&pivots->first, (unsigned long long)row * 4 + kind);
-    } else if (shifted) {
-        atomicAdd(&pivots->shifted, 1u);
     }
 }
 
@@ -115,19 +56,14 @@ __device__ void factor_scalars(long long first, long long end, int depth, const 
                 const long long k = first + columns[p], q_end = row_starts[k + 1];
                 const double lower = work[p];
                 for (long long q = diagonal[k] + 1 + lane; q < q_end; q += SHARE) {
-                    const int column = columns[q];
-                    long long low = p + 1, high = last;
-                    while (low < high) {
-                        const long long mid = (low + high) / 2;
-                        if (columns[mid] < column) low = mid + 1; else high = mid;
-                    }
-                    if (low < last && columns[low] == column) work[low] -= lower * work[q];
+                    const long long at = find_column(columns, p + 1, last, columns[q]);
+                    if (at >= 0) work[at] -= lower * work[q];
                 }
                 __syncwarp(mask);
             }
             const double found = work[middle];
             double inverse = 1 / found;
-            auto judge = [&](double a) { return !isfinite(a) ? NOT_FINITE : a == 0 ? ZERO : fabs(a) < 1e-14 * most ? TINY : isfinite(1 / a) ? GOOD : NOT_FINITE; };
+            auto judge = [&](double a) { return !isfinite(a) ? NOT_FINITE : a == 0 ? ZERO : fabs(a) < TINY_PIVOT * most ? TINY : isfinite(1 / a) ? GOOD : NOT_FINITE; };
             int kind = judge(found);
             const bool shifted = kind != GOOD && shift > 0;
             if (shifted) {
@@ -171,16 +107,7 @@ __device__ void factor_blocks(long long first, long long end, int depth, const u
                 for (long long q0 = diagonal[k] + 1; q0 < q_end; q0 += 32) {
                     // Positions of the columns of row k in row i, one per lane.
                     const long long q = q0 + lane;
-                    long long at = -1;
-                    if (q < q_end) {
-                        const int column = columns[q];
-                        long long low = p + 1, high = last;
-                        while (low < high) {
-                            const long long mid = (low + high) / 2;
-                            if (columns[mid] < column) low = mid + 1; else high = mid;
-                        }
-                        if (low < last && columns[low] == column) at = low;
-                    }
+                    const long long at = q < q_end ? find_column(columns, p + 1, last, columns[q]) : -1;
                     for (unsigned found = __ballot_sync(ALL, at >= 0); found; found &= found - 1) {
                         const int which = __ffs(found) - 1;
                         const long long to_block = __shfl_sync(ALL, at, which) * ENTRIES, u = (q0 + which) * ENTRIES;
@@ -203,7 +130,7 @@ __device__ void factor_blocks(long long first, long long end, int depth, const u
                     a[e] = work[middle * ENTRIES + e] + more;
                 }
                 __syncwarp();
-                kind = invert(a, inverse, scale, factor, lane);
+                kind = invert(a, inverse, scale, factor, TINY_PIVOT, lane);
                 __syncwarp();
                 if (kind != GOOD && !pass && shift > 0) continue;
                 if (lane == 0) count_pivot(pivots, rows[i], kind, pass);

@@ -1,5 +1,5 @@
 // ildu_order: the reverse Cuthill-McKee order of subdomains whose natural order is suspect, used where it is
-// better: the GPU version of precond/ildu/order.rs. One thread block per subdomain; those that are not
+// better: the GPU version of precond/incomplete/order.rs. One thread block per subdomain; those that are not
 // suspect return at once.
 //
 // Macros: THREADS. A front of the search is a pass over all couplings of the subdomain, from the cache, so

@@ -14,6 +14,7 @@
 // scratch copy of its pattern a few times, mostly from the cache.
 
 #include "ildu_plan.cuh"
+#include "search.cuh"
 
 struct Matrix { const long long* row_ptr; const unsigned* col; };
 
@@ -42,15 +43,7 @@ extern "C" __global__ void ildu_home(const long long* __restrict__ starts, const
 }
 
 // Position of column j in a row, or -1.
-__device__ __forceinline__ long long find(const Matrix& a, long long row, unsigned j) {
-    long long low = a.row_ptr[row], high = a.row_ptr[row + 1];
-    const long long end = high;
-    while (low < high) {
-        const long long middle = (low + high) / 2;
-        if (a.col[middle] < j) low = middle + 1; else high = middle;
-    }
-    return low < end && a.col[low] == j ? low : -1;
-}
+__device__ __forceinline__ long long find(const Matrix& a, long long row, unsigned j) { return find_column(a.col, a.row_ptr[row], a.row_ptr[row + 1], j); }
 
 // Number of column j in subdomain p, or -1 if it is in another subdomain or is a ghost.
 __device__ __forceinline__ int local(const uint2* home, unsigned own, unsigned p, unsigned j) {
@@ -161,7 +154,7 @@ __device__ void sort_pass(int size, From from, Key key, To to, unsigned (*counte
 
 // totals: exclusive sums of ildu_count's. Output for each row: offsets, words (ildu_plan.cuh); for each
 // entry: at, from_a, from_b (the block of each term, or NONE). suspects: the number of subdomains whose
-// natural order is suspect; suspect marks them. spare: scratch. The rule is that of precond/ildu/order.rs.
+// natural order is suspect; suspect marks them. spare: scratch. The rule is in precond/incomplete/order.rs.
 extern "C" __global__ void __launch_bounds__(THREADS)
 ildu_inspect(const long long* __restrict__ starts, const unsigned* __restrict__ rows, const uint2* __restrict__ home, unsigned own,
              Matrix a, Matrix b, const unsigned* __restrict__ counts, const long long* __restrict__ totals, unsigned* offsets,

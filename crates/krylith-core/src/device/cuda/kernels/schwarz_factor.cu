@@ -27,6 +27,8 @@
 // inverted is counted; its row of U and its inverse are zero.
 
 #include "schwarz.cuh"
+#include "pivots.cuh"
+#include "search.cuh"
 
 // Description of the factors; mirrors `Rows` in device/cuda/schwarz/factor.rs.
 struct Rows {
@@ -40,11 +42,6 @@ struct Rows {
     double* factors;          // L and U in the order of S, row-major
     double* inverses;         // inverses of the diagonal blocks of U, row-major
 };
-// first: node * 4 + kind of the bad pivot of the lowest node
-struct Pivots { u64 first; unsigned bad, unused; };
-
-constexpr int ZERO = 0, TINY = 1, NOT_FINITE = 2, GOOD = 3;
-
 // One warp's part of shared memory.
 struct Limits {
     double *t, *block, *inverse, *factor, *scale;  // longest blocks; two blocks; two columns
@@ -65,53 +62,6 @@ __device__ __forceinline__ Limits room_of(int longest) {
     room.list = (int2*)(room.scale + B);
     room.columns = (unsigned*)(room.list + 32);
     return room;
-}
-
-// Inverse by Gauss-Jordan with row pivoting, by one warp. scale: the largest entry of each scalar row of the
-// matrix. `a` is overwritten; all lanes return the same. Pivots below `tiny` of their row are bad.
-__device__ int invert(double* a, double* inverse, const double* scale, double* factor, double tiny, int lane) {
-    bool finite = true;
-    for (int e = 0; e < E; ++e) finite &= isfinite(a[e]);
-    if (!finite) return NOT_FINITE;
-    __syncwarp();
-    for (int e = lane; e < E; e += 32) {
-        // rows with different units are compared relative to the entries of the matrix
-        const double unit = scale[e / B] > 0 ? scale[e / B] : 1;
-        a[e] /= unit;
-        inverse[e] = e / B == e % B ? 1 / unit : 0;
-    }
-    __syncwarp();
-    for (int c = 0; c < B; ++c) {
-        int pivot = c;
-        for (int r = c + 1; r < B; ++r)
-            if (fabs(a[r * B + c]) > fabs(a[pivot * B + c])) pivot = r;
-        const double p = a[pivot * B + c];
-        if (p == 0 || !(fabs(p) >= tiny)) return p == 0 ? ZERO : TINY;
-        __syncwarp();
-        const double d = 1 / p;
-        if (lane < B) {
-            const double u = a[c * B + lane], v = inverse[c * B + lane];
-            const double s = a[pivot * B + lane], t = inverse[pivot * B + lane];
-            a[pivot * B + lane] = u;
-            inverse[pivot * B + lane] = v;
-            a[c * B + lane] = s * d;
-            inverse[c * B + lane] = t * d;
-        }
-        __syncwarp();
-        if (lane < B) factor[lane] = a[lane * B + c];
-        __syncwarp();
-        if (lane < B) {
-            const double s = a[c * B + lane], t = inverse[c * B + lane];
-            for (int r = 0; r < B; ++r) {
-                if (r == c) continue;
-                a[r * B + lane] -= factor[r] * s;
-                inverse[r * B + lane] -= factor[r] * t;
-            }
-        }
-        __syncwarp();
-    }
-    for (int e = 0; e < E; ++e) finite &= isfinite(inverse[e]);
-    return finite ? GOOD : NOT_FINITE;
 }
 
 // Loads T = A_i and the row's columns; the squares of stored entries of A are added to `sum`.
@@ -145,16 +95,7 @@ __device__ __forceinline__ void scale_row(const Limits& m, int blocks, int lane)
 __device__ __forceinline__ void subtract_row(const Rows& s, const Limits& m, const double* l, const double* factors, i64 first, i64 past, int from,
                                              int blocks, int lane) {
     for (i64 q0 = first; q0 < past; q0 += 32) {
-        int at = -1;
-        if (q0 + lane < past) {
-            const unsigned column = s.column[q0 + lane];
-            int low = from, high = blocks;
-            while (low < high) {
-                const int mid = (low + high) / 2;
-                if (m.columns[mid] < column) low = mid + 1; else high = mid;
-            }
-            if (low < blocks && m.columns[low] == column) at = low;
-        }
+        const int at = q0 + lane < past ? find_column(m.columns, from, blocks, s.column[q0 + lane]) : -1;
         const unsigned found = __ballot_sync(ALL, at >= 0);
         if (at >= 0) m.list[__popc(found & ((1u << lane) - 1))] = make_int2(at, lane);
         __syncwarp();
@@ -283,15 +224,12 @@ extern "C" __global__ void schwarz_eliminate(const Rows s, const unsigned* __res
         times(m.t + p * E, s.inverses + k * E, lane);
         subtract_row(s, m, m.t + p * E, s.factors, middle + 1, past, p + 1, blocks, lane);
     }
-    const int kind = invert_diagonal(m, lower, 1e-14, lane);
+    const int kind = invert_diagonal(m, lower, TINY_PIVOT, lane);
     write_row(m, s.factors, s.inverses, i, begin, lower, blocks, kind, 0.0, true, lane);
     if (lane == 0) {
         // The lanes have synchronised, so the writes of all lanes come before.
         asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(ready + i), "r"(epoch) : "memory");
-        if (kind != GOOD) {
-            atomicAdd(&pivots->bad, 1u);
-            atomicMin(&pivots->first, (u64)s.node[i] * 4 + kind);
-        }
+        if (kind != GOOD) count_pivot(pivots, s.node[i], kind, false);
     }
 }
 
