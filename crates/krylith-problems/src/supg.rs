@@ -24,7 +24,7 @@ type Pairs = [[[f64; 12]; CORNERS]; CORNERS];
 pub(crate) struct Supg {
     /// Numbers of nodes with unknowns, and of all nodes.
     unknowns: [usize; 3],
-    nodes: [usize; 3],
+    all: [usize; 3],
     own: Range<usize>,
     /// 1/P.
     diffusion: f64,
@@ -48,8 +48,8 @@ impl Supg {
         let unknowns = spec.grid();
         // u is known on the sides where the wind enters, or on all sides.
         let known = if matches!(wind, Wind::Oblique) { 1 } else { 2 };
-        let nodes = unknowns.map(|n| n + known);
-        let h = nodes.map(|n| 1.0 / (n - 1) as f64);
+        let all = unknowns.map(|n| n + known);
+        let h = all.map(|n| 1.0 / (n - 1) as f64);
         let own = contiguous(unknowns.iter().product(), rank, ranks);
         memory::check("the advection problem", (own.len() * POINTS) as u64 * 16)?;
         let (mut pairs, mut slopes) = (Box::new([[[0.0; 12]; CORNERS]; CORNERS]), [[0.0; 3]; CORNERS]);
@@ -66,7 +66,7 @@ impl Supg {
                 }
             }
         });
-        Ok(Self { unknowns, nodes, own, diffusion, wind, h, pairs, slopes })
+        Ok(Self { unknowns, all, own, diffusion, wind, h, pairs, slopes })
     }
 
     /// Returns the wind at the centre of a brick, and τ.
@@ -98,7 +98,7 @@ impl Supg {
 
     fn entry(&self, from: [usize; 3], to: [usize; 3]) -> f64 {
         let mut sum = 0.0;
-        common(from, to, self.nodes, |lowest, a, b| {
+        common(from, to, self.all, |lowest, a, b| {
             let ((w, tau), of) = (self.wind(lowest), &self.pairs[a][b]);
             for i in 0..3 {
                 sum += self.diffusion * of[4 * i] + w[i] * of[9 + i];
@@ -132,7 +132,7 @@ impl Bricks for Supg {
     fn load(&self, i: usize, to: &mut Vec<f64>) {
         let (at, share) = (self.position(i), self.h.iter().product::<f64>() / CORNERS as f64);
         let mut sum = 0.0;
-        common(at, at, self.nodes, |lowest, a, _| {
+        common(at, at, self.all, |lowest, a, _| {
             let (w, tau) = self.wind(lowest);
             sum += share + tau * (0..3).map(|j| w[j] * self.slopes[a][j]).sum::<f64>();
         });
