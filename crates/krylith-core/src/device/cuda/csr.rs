@@ -389,16 +389,31 @@ impl CsrProduct {
         if let Some(lanes) = &self.lanes {
             return self.launch_lanes(space, lanes, of, to, true);
         }
-        let (product, cut_rows) = match self.smoothing.get() {
-            Some(kernels) => kernels,
-            None => {
-                let (device, shape) = (space.device(), &self.kernels.shape);
-                let product = device.function(&shape.kernel_that_smooths(csr_smooth_product))?;
-                let cut_rows = device.function(&shape.kernel_that_smooths(csr_smooth_cut_rows))?;
-                self.smoothing.get_or_init(|| (product, cut_rows))
-            }
-        };
+        let (product, cut_rows) = self.smoothing(space.device())?;
         launch_product!(self, space, product, cut_rows, of.x, to, of)
+    }
+
+    /// Loads the kernels of [`smooth`](Self::smooth), as [`load`](Self::load) does.
+    pub fn prepare_to_smooth(&self, device: &Arc<Device>) -> Result<()> {
+        if self.lanes.is_some() {
+            return Ok(());
+        }
+        let (threads, (product, cut_rows)) = (self.kernels.shape.threads, self.smoothing(device)?);
+        device.allow_shared(product, threads, 0)?;
+        device.allow_shared(cut_rows, threads, 0).map(drop)
+    }
+
+    fn smoothing(
+        &self,
+        device: &Arc<Device>,
+    ) -> Result<&(Function<csr_smooth_product>, Function<csr_smooth_cut_rows>)> {
+        if let Some(kernels) = self.smoothing.get() {
+            return Ok(kernels);
+        }
+        let shape = &self.kernels.shape;
+        let product = device.function(&shape.kernel_that_smooths(csr_smooth_product))?;
+        let cut_rows = device.function(&shape.kernel_that_smooths(csr_smooth_cut_rows))?;
+        Ok(self.smoothing.get_or_init(|| (product, cut_rows)))
     }
 
     fn launch_lanes(&self, space: &Cuda, lanes: &Lanes, of: Smooth, y: u64, smooths: bool) -> Result<()> {

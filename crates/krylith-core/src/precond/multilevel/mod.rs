@@ -353,6 +353,13 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     fn fuses_from_zero(&self, _product: &Self::Product) -> bool {
         false
     }
+    /// Loads what [`fused`](Self::fused) needs for this product. Without it, the first pass does so.
+    ///
+    /// # Errors
+    /// A kernel that cannot be loaded.
+    fn prepare_fused(&self, _product: &Self::Product) -> Result<()> {
+        Ok(())
+    }
     /// Computes A x and applies `pass` to it. Asynchronous on a GPU; allocates nothing.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ kernels! {
     );
     fn dia_ghosts | "dia_ghosts_xy" | "dia_ghosts_xxxy" (
         halt: At<i32>, on: Ghosts, ghosts: At<f64>, x: At<f64>, y: At<f64>, coefficient: At<f64>, to: Sums,
-        exchange: Address,
+        exchange: Address, smooths: i32, of: Smooth,
     );
     fn dia_residual(
         halt: At<i32>, rows: u32, count: i32, offsets: Offsets, values: Reals, stride: i64, x: At<f64>,

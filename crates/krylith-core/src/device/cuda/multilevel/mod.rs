@@ -321,6 +321,9 @@ impl Coarsen for Cuda {
     fn fuses_from_zero(&self, product: &CudaProduct) -> bool {
         product.smooths_from_zero()
     }
+    fn prepare_fused(&self, product: &CudaProduct) -> Result<()> {
+        product.prepare_to_smooth(self.device())
+    }
     fn fused(&self, product: &CudaProduct, x: &Buffer<f64>, pass: Fused<Self>) -> Result<()> {
         self.smooth(product, x, pass)
     }

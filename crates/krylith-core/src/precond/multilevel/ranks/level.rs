@@ -2,12 +2,13 @@
 
 use super::super::hierarchy::{Finest, Level};
 use super::super::parts::{cut_for, filter, operator, own_part};
-use super::super::smoother::{Smoother, Smoothing};
+use super::super::smoother::{Fused, Smoother, Smoothing};
 use super::super::transfers::{Transfers, widened};
 use super::super::{Coarsen, MultilevelOptions, NearNull, Transfer};
 use super::runs::Runs;
 use super::share::{Fine, Share, Sums};
 use crate::Result;
+use crate::comm::agree;
 use crate::halo::{Halo, OwnRows, RowNumbers};
 use crate::matrix::Bsr;
 use crate::operator::{Format, LinearOperator, PointBlock, Terms, joined_key};
@@ -126,6 +127,7 @@ impl<S: Coarsen> Route<S> {
                 (Some((RefCell::new(own), w)), product(space, &p, wide, None, precision)?)
             }
         };
+        agree(space.comm(), space.prepare_fused(raise.product()))?;
         Ok(Self { lower, sums: RefCell::new(sums), add, gather, raise })
     }
 
@@ -148,6 +150,16 @@ impl<S: Coarsen> Route<S> {
     /// Computes x ← P x_c.
     pub fn prolong(&self, on: &S, coarse: &S::Vector, x: &mut S::Vector) -> Result<()> {
         self.raise.apply(on, coarse, x)
+    }
+
+    /// Computes x ← x + P x_c, if the device does so in one pass; otherwise returns false.
+    pub fn correct(&self, on: &S, coarse: &S::Vector, x: &mut S::Vector) -> Result<bool> {
+        let product = self.raise.product();
+        if !on.fuses(product) {
+            return Ok(false);
+        }
+        on.fused(product, coarse, Fused::Added { y: x })?;
+        Ok(true)
     }
 
     fn products(&self) -> impl Iterator<Item = &PointBlock<S>> {
@@ -219,6 +231,7 @@ pub(in super::super) fn level<S: Coarsen>(
         Some(operator) => operator,
         None => Rc::new(RefCell::new(operator(&space, &terms, options.precision, depth)?)),
     };
+    agree(space.comm(), space.prepare_fused(operator.borrow().product()))?;
     drop(product);
     let _factors = profile::begin_inside(SetupPart::Factors);
     let alone = depth == 0 && !options.smooth_finest && transfer.is_some();
