@@ -18,8 +18,8 @@
 mod aggregate;
 mod air;
 mod choose;
-mod distinct;
 mod far;
+pub(crate) mod fetch;
 mod level;
 mod neighbourhood;
 pub(crate) mod rows;
@@ -27,6 +27,7 @@ mod runs;
 mod share;
 
 pub(crate) use far::FarRows;
+pub use fetch::Places;
 pub(super) use level::{Joint, Next, Route, level};
 pub use neighbourhood::Neighbourhood;
 pub(crate) use neighbourhood::all_to_all;
