@@ -15,9 +15,6 @@ use std::sync::{Arc, Mutex};
 /// Largest number of values of one all-reduce by peer stores; GMRES(m) sums 2m + 3.
 const CAPACITY: usize = 4096;
 
-/// Least number of words for the messages of set-ups.
-const LEAST: usize = 1 << 20;
-
 /// Transport of data between the GPUs of several ranks.
 ///
 /// # Examples
@@ -58,26 +55,26 @@ pub enum Transport {
 pub struct Fabric {
     device: Arc<Device>,
     comm: Arc<dyn Communicator>,
-    links: Links,
+    pub(super) links: Links,
     /// The reason for the choice of these links.
     reason: String,
     /// Checked whenever the host waits for the device, as long as this fabric exists.
     watch: Option<Arc<Watch>>,
 }
 
-enum Links {
+pub(super) enum Links {
     Alone,
     Peers(Peers),
     Nccl(Arc<Nccl>),
 }
 
 /// Data for the kernels of `peers.cuh`.
-struct Peers {
+pub(super) struct Peers {
     group: Buffer<Group>,
     _mailboxes: Shared<u64>,
     seconds: f64,
     /// Messages of set-ups, from which their receivers copy; equally long on all ranks.
-    parcels: Mutex<Option<Shared<u64>>>,
+    pub(super) parcels: Mutex<Option<Shared<u64>>>,
 }
 
 /// Mirrors `struct Group` in `kernels/peers.cuh`.
@@ -225,74 +222,6 @@ impl Fabric {
         match &self.links {
             Links::Nccl(nccl) => Some(nccl),
             _ => None,
-        }
-    }
-
-    /// Sends `words[q]` words of 64 bits to each rank q, from one GPU to another. `fill` writes them, rank by
-    /// rank, from an address on. Returns the words that arrive, and where those of each rank begin, with the
-    /// end of the last. Collective.
-    ///
-    /// # Errors
-    /// The error of `fill` on any rank; out of device memory; a rank that has ended or failed.
-    pub(super) fn deliver(
-        &self,
-        words: &[usize],
-        fill: impl FnOnce(u64) -> Result<()>,
-    ) -> Result<(Buffer<u64>, Vec<usize>)> {
-        let (comm, device, what) = (&*self.comm, &self.device, "messages between GPUs");
-        let all: usize = words.iter().sum();
-        let mut own_begins = vec![0];
-        words.iter().for_each(|count| own_begins.push(own_begins[own_begins.len() - 1] + count));
-        let told = words.iter().zip(&own_begins).map(|(&count, &begin)| {
-            [all, begin, count].iter().flat_map(|&number| (number as u64).to_le_bytes()).collect()
-        });
-        let (mut most, mut begins, mut places) = (0, vec![0], Vec::new());
-        for message in comm.all_to_all(told.collect())? {
-            let numbers: Vec<usize> =
-                message.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes) as usize).collect();
-            let [all, begin, count] = numbers[..] else {
-                return Err(Error::Internal("a rank sent no size of its message".into()));
-            };
-            most = most.max(all);
-            places.push(begin);
-            begins.push(begins[begins.len() - 1] + count);
-        }
-        let arrived = device.allocate::<u64>(begins[comm.size()], what);
-        match &self.links {
-            Links::Alone => Err(Error::Internal("a single rank has nobody to send to".into())),
-            Links::Nccl(nccl) => {
-                let packed = device.allocate::<u64>(all, what).and_then(|packed| {
-                    fill(packed.pointer())?;
-                    Ok((packed, arrived?))
-                });
-                let (packed, arrived) = agree(comm, packed)?;
-                let send = words.iter().enumerate().map(|(q, &count)| (q, packed.at(own_begins[q]), count));
-                let receive = begins.windows(2).enumerate();
-                let receive = receive.map(|(q, w)| (q, arrived.at(w[0]), w[1] - w[0]));
-                nccl.exchange(device.stream().cu_stream(), send, receive)?;
-                device.wait()?;
-                Ok((arrived, begins))
-            }
-            Links::Peers(peers) => {
-                let mut parcels = peers.parcels.lock().unwrap_or_else(|e| e.into_inner());
-                let room = match parcels.take().filter(|room| room.own().len() >= most) {
-                    Some(room) => room,
-                    None => {
-                        let own = device.peer_zeros::<u64>(most.next_power_of_two().max(LEAST), what);
-                        Shared::new(comm, agree(comm, own)?)?
-                    }
-                };
-                // Receivers have copied the messages before when they take part in this call.
-                let filled = fill(room.own().pointer()).and_then(|()| device.wait());
-                let arrived = agree(comm, filled.and(arrived))?;
-                for (q, w) in begins.windows(2).enumerate() {
-                    let from = room.of(q) + 8 * places[q] as u64;
-                    device.copy_part(from, arrived.at(w[0]), 8 * (w[1] - w[0]))?;
-                }
-                device.wait()?;
-                *parcels = Some(room);
-                Ok((arrived, begins))
-            }
         }
     }
 

@@ -36,6 +36,7 @@ mod ghosts;
 mod graph;
 mod held;
 pub(crate) mod launch;
+mod mail;
 pub(crate) mod modules;
 pub(crate) mod multilevel;
 mod nccl;

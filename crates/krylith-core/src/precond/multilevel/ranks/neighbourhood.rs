@@ -190,6 +190,24 @@ impl<'a> Neighbourhood<'a> {
         Ok(stay.map(|((&(owner, _), there), _)| (owner, there)).collect())
     }
 
+    /// Returns the number of own nodes in [`send`](Self::send) that go to each rank.
+    pub(crate) fn counts(&self) -> Vec<usize> {
+        let mut counts = vec![0; self.comm.size()];
+        self.links.iter().for_each(|&(rank, count, _)| counts[rank] = count);
+        counts
+    }
+
+    /// Returns the position of each far node among values that arrive rank by rank. `begins` has the first
+    /// position of each rank.
+    pub(crate) fn arrivals(&self, begins: &[usize]) -> Vec<u32> {
+        let mut order = vec![0; self.far.len()];
+        for (rank, _, places) in &self.links {
+            let from = begins[*rank] as u32..;
+            places.iter().zip(from).for_each(|(&place, from)| order[place as usize] = from);
+        }
+        order
+    }
+
     /// Returns the values of far nodes. `sent` has the values of own nodes for other ranks, in the order of
     /// [`send`](Self::send). Collective.
     ///

@@ -28,12 +28,6 @@ use rayon::prelude::*;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Number of ghosts above which `Border::Auto` counts a border as long. The exchange of several layers of
-/// rows would then take too much time.
-const LONG_BORDER: usize = 1_000;
-/// Number of own nodes per ghost from which on `Border::Auto` counts the share of nodes at borders as small.
-const FEW_GHOSTS: usize = 8;
-
 /// Data for computing R A P of a level repeatedly.
 pub(super) struct Share {
     /// P of own rows and of the rows of ghosts, and R with the columns of own nodes. With `nodal`, P has only
@@ -114,7 +108,7 @@ fn made<S: Coarsen>(space: &S, fine: &Fine, how: &Coarsening) -> Result<Option<M
         let (near, widened) = Neighbourhood::grow(space, comm, &halo, numbers, &couplings, layers)?;
         return Ok(space.transfer_near(&widened, how, depth, &near)?.map(Made::Global));
     }
-    if is_local(comm, how.border, halo)? {
+    if how.border == Border::Local {
         let made = local_transfer(space, comm, &couplings, terms.block_rows(), how, depth)?;
         return Ok(made.map(Made::Local));
     }
@@ -347,21 +341,6 @@ fn ghost_rows(
     let columns = Places::new(coarse.own(), far);
     let below = by_host(comm, rows, size, halo, &columns, &mut places)?;
     Ok((places.others.into_owned(), below))
-}
-
-/// Returns true if coarsening ignores couplings between ranks. Collective.
-fn is_local(comm: &dyn Communicator, border: Border, halo: &Halo) -> Result<bool> {
-    // With 252³ nodes in slabs on each of two GPUs, 0.4 % of the nodes are ghosts. Two levels below, some
-    // thousands of 46,000 coarse points are ghosts. If coarsening ignores couplings there too, a solve takes
-    // 19 iterations instead of 17, and 289 ms instead of 308 ms in one process
-    // (bench/runs/2026-11-23-h200x2-levels/borders.json).
-    let long = halo.ghosts > LONG_BORDER;
-    let mut wide = [f64::from(u8::from(long)), f64::from(u8::from(halo.ghosts * FEW_GHOSTS > halo.own))];
-    comm.sum(&mut wide)?;
-    Ok(match border {
-        Border::Auto => wide[0] > 0.0 && wide[1] == 0.0,
-        border => border == Border::Local,
-    })
 }
 
 /// Returns the number of layers of other ranks' rows that a rank needs to compute the P of a single rank for
