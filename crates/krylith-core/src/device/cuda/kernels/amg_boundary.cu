@@ -132,15 +132,22 @@ extern "C" __global__ void __launch_bounds__(256) boundary_own_rows(const i64 ow
 }
 
 // Renumbers column j to numbers[j]. With `sort`, the entries of a row (scalars) are sorted by column, by
-// counting. Otherwise columns ascend as before, and only they are written. Eight lanes share a row.
+// counting, unless they ascend already. Otherwise columns ascend as before, and only they are written. Eight
+// lanes share a row.
 extern "C" __global__ void __launch_bounds__(256) boundary_renumber(const i64 rows, const int sort, const i64* __restrict__ ptr, const u32* __restrict__ col, const double* __restrict__ values, const u32* __restrict__ numbers, u32* __restrict__ to_col, double* __restrict__ to_values) {
     const int lane = threadIdx.x % 8;
     for (i64 i = (blockIdx.x * 256ll + threadIdx.x) / 8; i < rows; i += gridDim.x * 32ll) {
         const i64 begin = ptr[i], end = ptr[i + 1];
+        const unsigned lanes = 0xffu << (threadIdx.x % 32 & ~7);
+        bool ascends = true;
+        for (i64 p = begin + lane; p + 1 < end; p += 8) ascends = ascends && numbers[col[p]] < numbers[col[p + 1]];
+        ascends = __all_sync(lanes, ascends);
         for (i64 p = begin + lane; p < end; p += 8) {
             const u32 j = numbers[col[p]];
             i64 at = p;
-            if (sort) {
+            if (sort && ascends) {
+                to_values[p] = values[p];
+            } else if (sort) {
                 at = begin;
                 for (i64 q = begin; q < end; ++q) at += numbers[col[q]] < j;
                 to_values[at] = values[p];
