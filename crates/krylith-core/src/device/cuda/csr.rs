@@ -7,6 +7,7 @@ use super::compiler::{Defines, Kernel};
 use super::dia::ResidualOf;
 use super::driver::{Buffer, Device};
 use super::launch::{Address, At, Entry, Function, Of, Reals, Set, kernels};
+use super::smooth::Smooth;
 use super::specialisations::{STORES, define, value};
 use crate::memory::Numbers;
 use crate::space::Precision;
@@ -200,23 +201,6 @@ struct Lanes {
 const FEW: usize = 3 << 20;
 /// Approximate number of entries of a row per lane.
 const EACH: usize = 2;
-
-/// Mirrors `struct Smooth` in `kernels/smooth.cuh`: addresses, 0 for an array that is not needed.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub(super) struct Smooth {
-    pub x: u64,
-    pub b: u64,
-    pub d: u64,
-    pub p: u64,
-    pub a: u64,
-    pub c: u64,
-    pub first: u64,
-    pub last: i32,
-    pub keeps: i32,
-}
-
-const _: () = assert!(size_of::<Smooth>() == 64);
 
 /// Grouping of rows into tiles: a record of 16 bytes for each tile, and one for the end of the last tile.
 struct Tiles {

@@ -9,13 +9,14 @@
 
 use super::Cuda;
 use super::compiler::Kernel;
-use super::csr::{CsrPattern, CsrProduct, Smooth, check_new_values, not_finite};
+use super::csr::{CsrPattern, CsrProduct, check_new_values, not_finite};
 use super::dia::ResidualOf;
 use super::driver::{Buffer, Device};
 use super::exchange::Exchange;
 use super::launch::Function;
 use super::launch::{Address, At, Entry, Of, Reals, kernels};
 use super::scan::scan_columns;
+use super::smooth::Smooth;
 use super::specialisations::{STORES, define, value};
 use crate::Result;
 use crate::matrix::Bsr;

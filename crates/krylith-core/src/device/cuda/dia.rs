@@ -11,11 +11,12 @@ pub(super) use shape::{DIA, DIA_DETECT};
 pub(crate) use shape::{likely, likely_to_smooth};
 
 use super::Cuda;
-use super::csr::{Smooth, check_new_values, not_finite};
+use super::csr::{check_new_values, not_finite};
 use super::driver::{Buffer, Device};
 use super::exchange::Exchange;
 use super::launch::Function;
 use super::scalars::CudaScalars;
+use super::smooth::Smooth;
 use crate::Result;
 use crate::matrix::Bsr;
 use crate::memory::Numbers;

@@ -64,7 +64,7 @@ pub struct Fabric {
 
 pub(super) enum Links {
     Alone,
-    Peers(Peers),
+    Peers(Box<Peers>),
     Nccl(Arc<Nccl>),
 }
 
@@ -159,7 +159,8 @@ impl Fabric {
                 };
                 let group = agree(&**comm, device.upload(&[group], "the group of ranks"))?;
                 let watch = Watch { comm: comm.clone(), abort: Some(abort), nccl: None, seconds };
-                let links = Links::Peers(Peers { group, _mailboxes: mailboxes, seconds, parcels: Mutex::default() });
+                let peers = Peers { group, _mailboxes: mailboxes, seconds, parcels: Mutex::default() };
+                let links = Links::Peers(Box::new(peers));
                 (links, "peer stores: every GPU can store into every other's memory".to_string(), watch)
             }
             Err(why) if wanted == Transport::Peers => {

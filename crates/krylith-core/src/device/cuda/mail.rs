@@ -1,5 +1,5 @@
-//! Messages between GPUs during set-ups. A rank packs its words into memory that other GPUs can read, and they
-//! copy their parts. Between GPUs that cannot reach each other, NCCL sends them.
+//! Messages between GPUs during set-ups. A rank packs its words into memory that other GPUs can read, and
+//! they copy their parts. Between GPUs that cannot reach each other, NCCL sends them.
 
 use super::driver::{Buffer, Device};
 use super::fabric::{Fabric, Links, Peers};
@@ -61,8 +61,8 @@ fn reserve(peers: &Peers, comm: &dyn Communicator, device: &Arc<Device>, words: 
 }
 
 impl Fabric {
-    /// Sends `words[q]` words of 64 bits to each rank q. `fill` writes them, rank by rank, from an address on.
-    /// Returns the words that arrive, and where those of each rank begin, with the end of the last.
+    /// Sends `words[q]` words of 64 bits to each rank q. `fill` writes them, rank by rank, from an address
+    /// on. Returns the words that arrive, and where those of each rank begin, with the end of the last.
     /// Collective.
     ///
     /// # Errors
@@ -81,8 +81,8 @@ impl Fabric {
         Ok((arrived, mail.begins))
     }
 
-    /// Prepares messages of `words[q]` words to each rank q, for `halves` exchanges in a row. Memory is shared
-    /// with messages that are prepared later, so that only the last ones can be sent. Collective.
+    /// Prepares messages of `words[q]` words to each rank q: one exchange, or several with two `halves`.
+    /// Messages that are prepared later use the same memory, so only the last ones can be sent. Collective.
     ///
     /// # Errors
     /// Out of device memory; a rank that has ended or failed.
@@ -101,7 +101,8 @@ impl Fabric {
             <[usize; 3]>::try_from(numbers)
                 .map_err(|_| Error::Internal("a rank sent no length of its message".into()))
         };
-        let told: Vec<[usize; 3]> = comm.all_to_all(told.collect())?.iter().map(read).collect::<Result<_>>()?;
+        let told: Vec<[usize; 3]> =
+            comm.all_to_all(told.collect())?.iter().map(read).collect::<Result<_>>()?;
         let begins = begins_of(told.iter().map(|[.., count]| *count));
         let way = match &self.links {
             Links::Alone => return Err(Error::Internal("a single rank has nobody to send to".into())),

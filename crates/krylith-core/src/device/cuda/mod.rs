@@ -54,6 +54,7 @@ mod scalars;
 pub(crate) mod scan;
 mod schedule;
 pub(crate) mod schwarz;
+mod smooth;
 mod space;
 #[doc(hidden)] // for the test that compiles all kernels, and the program that embeds them
 pub mod specialisations;

@@ -283,11 +283,6 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     fn with_rows(&self, a: &Bsr, below: &RowsOfMatrix, columns: usize) -> Result<Bsr> {
         Ok(ranks::rows::with_rows(a, below, columns))
     }
-    /// Returns the number of unknowns up to which computing a level on every rank takes less time than
-    /// sharing it.
-    fn gathers(&self) -> usize {
-        MultilevelOptions::GATHER
-    }
     /// Sends rows of a matrix to other ranks, and returns those that arrive, with their places as columns. A
     /// rank sends the rows of the halo's `send`. `columns` has the numbers of the columns. Nodes that are not
     /// known yet are added to `places`. Collective.

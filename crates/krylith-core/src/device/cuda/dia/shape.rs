@@ -1,8 +1,8 @@
 //! The kernels by diagonals and their specialisations.
 
 use super::super::compiler::{Defines, Kernel};
-use super::super::csr::Smooth;
 use super::super::launch::{Address, At, Entry, Of, Reals, Set, kernels};
+use super::super::smooth::Smooth;
 use super::super::specialisations::{define, value};
 use super::detect::Ghosts;
 use super::{MOST_DIAGONALS, Sums};

@@ -3,8 +3,8 @@
 //
 // `nodes` are the own nodes that are ghosts elsewhere; ghosts follow the `own` nodes of a rank. Where the
 // graph has only the coarse points, number[i + 1] > number[i] says that node i is one, with number number[i];
-// otherwise `number` is null. A message has a word of 64 bits for each node; order[g] is the position of ghost
-// g among the words that arrive.
+// otherwise `number` is null. A message has a word of 64 bits for each node. order[g] is the position of
+// ghost g among the words that arrive.
 // Bytes moved: 21 per node for a state and 24 for a number; for a row 12 per entry and as many written, or 4
 // + 8 b² for blocks of b² numbers.
 

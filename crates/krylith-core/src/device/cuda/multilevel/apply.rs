@@ -3,10 +3,10 @@
 //! their own, which would take most of a set-up with blocks.
 
 use super::super::Cuda;
-use super::super::csr::Smooth;
 use super::super::driver::{Buffer, Device};
 use super::super::launch::{At, Entry, kernels};
 use super::super::product::CudaProduct;
+use super::super::smooth::Smooth;
 use crate::matrix::Bsr;
 use crate::operator::check_lengths;
 use crate::precond::{Direction, Fused};
@@ -53,9 +53,7 @@ impl Cuda {
     /// Computes the result of `pass` from A x.
     pub(super) fn smooth(&self, a: &CudaProduct, x: &Buffer<f64>, pass: Fused<Self>) -> Result<()> {
         let (of, to) = match pass {
-            Fused::Added { y } => {
-                (Smooth { b: y.pointer(), keeps: 1, ..Smooth::default() }, y)
-            }
+            Fused::Added { y } => (Smooth { b: y.pointer(), keeps: 1, ..Smooth::default() }, y),
             Fused::LeftOver { b, r } => {
                 check_lengths(a.block_rows, a.block_columns, b.len(), r.len())?;
                 (Smooth { b: b.pointer(), ..Smooth::default() }, r)

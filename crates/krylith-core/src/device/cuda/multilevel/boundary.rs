@@ -1,6 +1,6 @@
-//! Data that ranks exchange about nodes on their boundaries while a level is coarsened. It is packed on a GPU,
-//! copied by other GPUs, and unpacked there (`kernels/amg_boundary.cu`). An exchange takes one collective call
-//! on the host.
+//! Data that ranks exchange about nodes on their boundaries while a level is coarsened. It is packed on a
+//! GPU, copied by other GPUs, and unpacked there (`kernels/amg_boundary.cu`). An exchange takes one
+//! collective call on the host.
 
 use super::super::Cuda;
 use super::super::driver::{Buffer, Device};
@@ -164,7 +164,8 @@ impl<'a> Boundary<'a> {
         Ok(sum)
     }
 
-    /// Packs the states of the own nodes that are ghosts elsewhere, and returns the number of undecided nodes.
+    /// Packs the states of the own nodes that are ghosts elsewhere, and returns the number of undecided
+    /// nodes.
     fn pack_states(&self, of: &States) -> Result<u32> {
         let (device, count) = (self.device, self.nodes.len());
         let pack = device.function(&boundary_states.plain())?;
@@ -198,7 +199,8 @@ impl<'a> Boundary<'a> {
     /// Gives each ghost the node that its owner names, or none where that node is unknown here. Collective.
     pub fn take_members(&self, of: &Buffer<u32>) -> Result<()> {
         let (device, near) = (self.device, self.near);
-        let named = |node: u64| if (node as usize) < near.nodes() { near.name(node as u32) } else { u64::MAX };
+        let named =
+            |node: u64| if (node as usize) < near.nodes() { near.name(node as u32) } else { u64::MAX };
         let packed = device.allocate::<u64>(self.nodes.len(), WHAT)?;
         self.pack_numbers(None, of, packed.pointer())?;
         let mut out = vec![0; packed.len()];

@@ -70,13 +70,7 @@ fn words(rows: usize) -> usize {
 
 impl Cuda {
     /// Does the work of `Coarsen::fetch_rows`. Collective.
-    pub(super) fn fetched(
-        &self,
-        a: &Bsr,
-        halo: &Halo,
-        columns: &Places,
-        places: &mut Places,
-    ) -> Result<Bsr> {
+    pub(super) fn fetched(&self, a: &Bsr, halo: &Halo, columns: &Places, places: &mut Places) -> Result<Bsr> {
         let (comm, size) = (self.comm(), a.block() * a.block());
         let on = self.resident(a);
         let begun = on.and_then(|on| Ok((self.measured(&on, halo, columns)?, on)));
@@ -198,7 +192,8 @@ impl Cuda {
     /// Does the work of `Coarsen::stack`.
     pub(super) fn stacked_rows(&self, a: &Bsr, below: &[Bsr], rows: usize, columns: usize) -> Result<Bsr> {
         let (device, size) = (self.device(), a.block() * a.block());
-        let parts: Vec<_> = std::iter::once(a).chain(below).map(|a| self.resident(a)).collect::<Result<_>>()?;
+        let parts: Vec<_> =
+            std::iter::once(a).chain(below).map(|a| self.resident(a)).collect::<Result<_>>()?;
         let entries = parts.iter().map(|part| part.col.len()).sum();
         let made = Resident::allocate(device, rows, entries, size)?;
         let shift = device.function(&fetch_pointers.plain())?;
@@ -212,7 +207,12 @@ impl Cuda {
             (row, entry) = (row + count, entry + own);
         }
         let rest = rows + 1 - row;
-        shift.on(device, grid(device, rest), 256).run(rest as i64, 0u64, entry as i64, made.row_ptr.at(row))?;
+        shift.on(device, grid(device, rest), 256).run(
+            rest as i64,
+            0u64,
+            entry as i64,
+            made.row_ptr.at(row),
+        )?;
         Ok(stored(a.block(), rows, columns, made))
     }
 }

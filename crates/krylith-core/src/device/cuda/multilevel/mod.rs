@@ -100,10 +100,6 @@ fn stored(block: usize, rows: usize, columns: usize, arrays: Resident) -> Bsr {
     Bsr::from_storage(block, Storage::device(rows, columns, entries, Arc::new(arrays)))
 }
 
-/// Number of unknowns up to which every GPU computes a level alone. A level of 92,000 unknowns takes less
-/// time twice than the exchanges of a shared one.
-const GATHERS: usize = 200_000;
-
 /// More rounds than any graph needs: each round decides at least the heaviest node, and with random weights
 /// some twenty rounds decide all.
 const MOST_ROUNDS: usize = 1 << 16;
@@ -254,9 +250,6 @@ impl Coarsen for Cuda {
     }
     fn with_rows(&self, a: &Bsr, below: &RowsOfMatrix, columns: usize) -> Result<Bsr> {
         self.stacked(a, below, columns)
-    }
-    fn gathers(&self) -> usize {
-        GATHERS
     }
     fn fetch_rows(&self, a: &Bsr, halo: &Halo, columns: &Places, places: &mut Places) -> Result<Bsr> {
         self.fetched(a, halo, columns, places)

@@ -144,3 +144,41 @@ pub fn by_host(
     };
     Ok(far.placed(size, place))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Places, by_host};
+    use crate::comm::{Communicator, Team};
+    use crate::halo::{Halo, Neighbour};
+    use crate::precond::multilevel::host::parallel::Rows;
+
+    /// Each of two ranks sends a row with two own nodes and one of the other rank.
+    #[test]
+    fn rows_arrive_with_places_as_columns() {
+        let found = Team::run(2, |comm| {
+            let (own, other) = (2 * comm.rank() as u64, 2 - 2 * comm.rank() as u64);
+            let neighbours = vec![Neighbour { rank: 1 - comm.rank(), send: 0..1, receive: 0..1 }];
+            let halo = Halo { own: 2, ghosts: 1, neighbours, send: vec![0] };
+            let mut rows = Rows::default();
+            rows.push(&[(0, 1.0), (1, 2.0), (2, 3.0)]);
+            let columns = Places::new(own..own + 2, vec![other]);
+            let all = [
+                Places::new(own..own + 2, vec![other + 1]),
+                Places::ascending(own..own + 2, vec![other + 1]),
+            ];
+            let mut made = Vec::new();
+            for mut places in all {
+                let rows = by_host(&*comm, &rows, 1, &halo, &columns, &mut places)?;
+                made.push((rows.col, rows.values, places.others.iter().map(|&node| node - other).collect()));
+            }
+            Ok(made)
+        });
+        for made in found.unwrap() {
+            let expected: [(Vec<u32>, Vec<f64>, Vec<u64>); 2] = [
+                (vec![0, 2, 3], vec![3.0, 2.0, 1.0], vec![1, 0]),
+                (vec![0, 2, 3], vec![3.0, 1.0, 2.0], vec![0, 1]),
+            ];
+            assert_eq!(made, expected);
+        }
+    }
+}

@@ -207,8 +207,7 @@ pub(in super::super) fn level<S: Coarsen>(
         let mut coarse = share.galerkin(&space, &terms)?;
         filter(&space, &mut coarse, &options.coarsening);
         let orders = [order, coarse.block() * coarse.stages()];
-        let most = if options.gather == MultilevelOptions::GATHER { space.gathers() } else { options.gather };
-        let whole = share.coarse.all() * orders[1] <= most;
+        let whole = share.coarse.all() * orders[1] <= options.gather;
         next = Some(match whole {
             true => {
                 let near = near.map(|near| near.gathered(space.comm(), &space.host_threads())).transpose()?;
