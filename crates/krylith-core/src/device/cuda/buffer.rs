@@ -141,6 +141,16 @@ impl Device {
         Ok(buffer)
     }
 
+    /// Allocates `len` numbers whose bits are all set.
+    pub(super) fn ones(self: &Arc<Self>, len: usize, what: &str) -> Result<Buffer<u64>> {
+        let buffer: Buffer<u64> = self.allocate(len, what)?;
+        // SAFETY: the whole of a live allocation.
+        self.check("cuMemsetD8Async", unsafe {
+            result::memset_d8_async(buffer.pointer, u8::MAX, buffer.bytes, self.stream.cu_stream())
+        })?;
+        Ok(buffer)
+    }
+
     /// Allocates `len` numbers without initialising them.
     pub(super) fn allocate<T: Copy>(self: &Arc<Self>, len: usize, what: &str) -> Result<Buffer<T>> {
         self.allocate_from(len, what, &self.pool)
@@ -152,11 +162,6 @@ impl Device {
         let buffer = self.allocate_from(len, what, &Pool::none())?;
         self.clear_bytes(buffer.pointer, buffer.bytes)?;
         Ok(buffer)
-    }
-
-    /// Returns this pool's unused memory to the driver.
-    pub(super) fn trim_pool(&self) {
-        self.pool.trim(0);
     }
 
     /// Lets GPU `ordinal` read and write memory of this device's pool.
@@ -254,6 +259,18 @@ impl Device {
         // SAFETY: in bounds by the check above.
         self.check("cuMemcpyDtoDAsync", unsafe {
             result::memcpy_dtod_async(to.pointer, from.pointer, len * size_of::<T>(), self.stream.cu_stream())
+        })
+    }
+
+    /// Copies bytes between addresses of GPUs that can reach each other.
+    pub(super) fn copy_part(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: device memory, which no Rust reference points to; a wrong address is a fault that the
+        // driver reports.
+        self.check("cuMemcpyDtoDAsync", unsafe {
+            result::memcpy_dtod_async(to, from, bytes, self.stream.cu_stream())
         })
     }
 

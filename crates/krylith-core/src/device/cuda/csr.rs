@@ -7,6 +7,7 @@ use super::compiler::{Defines, Kernel};
 use super::dia::ResidualOf;
 use super::driver::{Buffer, Device};
 use super::launch::{Address, At, Entry, Function, Of, Reals, Set, kernels};
+use super::smooth::Smooth;
 use super::specialisations::{STORES, define, value};
 use crate::memory::Numbers;
 use crate::space::Precision;
@@ -201,23 +202,6 @@ const FEW: usize = 3 << 20;
 /// Approximate number of entries of a row per lane.
 const EACH: usize = 2;
 
-/// Mirrors `struct Smooth` in `kernels/smooth.cuh`: addresses, 0 for an array that is not needed.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub(super) struct Smooth {
-    pub x: u64,
-    pub b: u64,
-    pub d: u64,
-    pub p: u64,
-    pub a: u64,
-    pub c: u64,
-    pub first: u64,
-    pub last: i32,
-    pub keeps: i32,
-}
-
-const _: () = assert!(size_of::<Smooth>() == 64);
-
 /// Grouping of rows into tiles: a record of 16 bytes for each tile, and one for the end of the last tile.
 struct Tiles {
     records: Buffer<[i64; 2]>,
@@ -389,16 +373,31 @@ impl CsrProduct {
         if let Some(lanes) = &self.lanes {
             return self.launch_lanes(space, lanes, of, to, true);
         }
-        let (product, cut_rows) = match self.smoothing.get() {
-            Some(kernels) => kernels,
-            None => {
-                let (device, shape) = (space.device(), &self.kernels.shape);
-                let product = device.function(&shape.kernel_that_smooths(csr_smooth_product))?;
-                let cut_rows = device.function(&shape.kernel_that_smooths(csr_smooth_cut_rows))?;
-                self.smoothing.get_or_init(|| (product, cut_rows))
-            }
-        };
+        let (product, cut_rows) = self.smoothing(space.device())?;
         launch_product!(self, space, product, cut_rows, of.x, to, of)
+    }
+
+    /// Loads the kernels of [`smooth`](Self::smooth), as [`load`](Self::load) does.
+    pub fn prepare_to_smooth(&self, device: &Arc<Device>) -> Result<()> {
+        if self.lanes.is_some() {
+            return Ok(());
+        }
+        let (threads, (product, cut_rows)) = (self.kernels.shape.threads, self.smoothing(device)?);
+        device.allow_shared(product, threads, 0)?;
+        device.allow_shared(cut_rows, threads, 0).map(drop)
+    }
+
+    fn smoothing(
+        &self,
+        device: &Arc<Device>,
+    ) -> Result<&(Function<csr_smooth_product>, Function<csr_smooth_cut_rows>)> {
+        if let Some(kernels) = self.smoothing.get() {
+            return Ok(kernels);
+        }
+        let shape = &self.kernels.shape;
+        let product = device.function(&shape.kernel_that_smooths(csr_smooth_product))?;
+        let cut_rows = device.function(&shape.kernel_that_smooths(csr_smooth_cut_rows))?;
+        Ok(self.smoothing.get_or_init(|| (product, cut_rows)))
     }
 
     fn launch_lanes(&self, space: &Cuda, lanes: &Lanes, of: Smooth, y: u64, smooths: bool) -> Result<()> {

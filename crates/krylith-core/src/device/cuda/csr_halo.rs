@@ -16,6 +16,7 @@ use super::exchange::Exchange;
 use super::launch::Function;
 use super::launch::{Address, At, Entry, Of, Reals, kernels};
 use super::scan::scan_columns;
+use super::smooth::Smooth;
 use super::specialisations::{STORES, define, value};
 use crate::Result;
 use crate::matrix::Bsr;
@@ -28,10 +29,13 @@ kernels! {
     fn csr_send(halt: At<i32>, x: At<f64>, exchange: Address);
     fn csr_ghosts(
         halt: At<i32>, count: i32, rows: At<u32>, starts: At<i64>, columns: At<u32>, values: Reals,
-        log: i32, ghosts: At<f64>, y: At<f64>, coefficient: At<f64>, exchange: Address,
+        log: i32, ghosts: At<f64>, y: At<f64>, coefficient: At<f64>, exchange: Address, smooths: i32,
+        of: Smooth,
     );
     fn csr_await(halt: At<i32>, count: i32, to: At<f64>, exchange: Address);
-    fn csr_add_rows(halt: At<i32>, count: i32, rows: At<u32>, sums: At<f64>, y: At<f64>);
+    fn csr_add_rows(
+        halt: At<i32>, count: i32, rows: At<u32>, sums: At<f64>, y: At<f64>, smooths: i32, of: Smooth,
+    );
     fn csr_add_residuals(
         halt: At<i32>, count: i32, rows: At<u32>, more_r: At<f64>, more_low: At<f64>, more_m: At<f64>,
         low: At<f64>, r: At<f64>, m: At<f64>,
@@ -168,9 +172,27 @@ impl CsrHalo {
 
     /// Computes `y ← c A x` from addresses whose lengths have been checked.
     pub fn multiply(&self, space: &Cuda, x: u64, y: u64, exchange: &Exchange) -> Result<()> {
-        let device = space.device();
         self.send(space, x, exchange)?;
         self.own.multiply(space, x, y)?;
+        self.add_ghosts(space, y, exchange, None)
+    }
+
+    /// Computes a residual or a smoother step in the pass of the product, as [`CsrProduct::smooth`].
+    pub fn smooth(&self, space: &Cuda, of: Smooth, to: u64, exchange: &Exchange) -> Result<()> {
+        self.send(space, of.x, exchange)?;
+        self.own.smooth(space, of, to)?;
+        self.add_ghosts(space, to, exchange, Some(of))
+    }
+
+    /// Loads the kernels of [`smooth`](Self::smooth).
+    pub fn prepare_to_smooth(&self, device: &Arc<Device>) -> Result<()> {
+        self.own.prepare_to_smooth(device)
+    }
+
+    /// Waits for the ghosts and adds their products.
+    fn add_ghosts(&self, space: &Cuda, y: u64, exchange: &Exchange, of: Option<Smooth>) -> Result<()> {
+        let device = space.device();
+        let (smooths, of) = (i32::from(of.is_some()), of.unwrap_or_default());
         let Some(part) = &self.ghosts else { return self.wait(space, exchange).map(drop) };
         if part.longest > SHORT {
             let ghosts = self.wait(space, exchange)?;
@@ -182,6 +204,8 @@ impl CsrHalo {
                 &part.rows,
                 &part.sums[0],
                 y,
+                smooths,
+                of,
             );
         }
         exchange.finish(device)?;
@@ -199,6 +223,8 @@ impl CsrHalo {
             y,
             part.product.coefficient(),
             exchange.inside().unwrap_or(0),
+            smooths,
+            of,
         )
     }
 

@@ -11,11 +11,12 @@ pub(super) use shape::{DIA, DIA_DETECT};
 pub(crate) use shape::{likely, likely_to_smooth};
 
 use super::Cuda;
-use super::csr::{Smooth, check_new_values, not_finite};
+use super::csr::{check_new_values, not_finite};
 use super::driver::{Buffer, Device};
 use super::exchange::Exchange;
 use super::launch::Function;
 use super::scalars::CudaScalars;
+use super::smooth::Smooth;
 use crate::Result;
 use crate::matrix::Bsr;
 use crate::memory::Numbers;
@@ -247,6 +248,8 @@ impl DiaProduct {
                 &self.coefficient,
                 to,
                 inside,
+                0,
+                Smooth::default(),
             )?;
         }
         match dots {
@@ -261,21 +264,17 @@ impl DiaProduct {
     }
 
     /// Computes a residual or a smoother step in the pass of the product, and writes it to `to`, which must
-    /// not be x. The lengths have been checked, and there are no ghosts.
-    pub fn smooth(&self, space: &Cuda, of: Smooth, to: u64) -> Result<()> {
+    /// not be x. The lengths have been checked. With an exchange, products with ghosts are added afterwards.
+    pub fn smooth(&self, space: &Cuda, of: Smooth, to: u64, exchange: Option<&Exchange>) -> Result<()> {
         let (device, stored) = (space.device(), &self.stored);
-        if self.rows == 0 {
+        if self.rows == 0 && exchange.is_none() {
             return Ok(());
         }
-        let from_zero = of.first != 0;
-        let cell = &stored.kernels.smoothing[usize::from(from_zero)];
-        let (function, walk) = match cell.get() {
-            Some(made) => made,
-            None => {
-                let made = stored.smoothing(device, self.rows, from_zero)?;
-                cell.get_or_init(|| made)
-            }
-        };
+        let inside = exchange.and_then(|e| e.inside()).unwrap_or(0);
+        if let Some(e) = exchange.filter(|_| inside == 0) {
+            e.start(space, of.x)?;
+        }
+        let (function, walk) = self.smoothing(device, of.first != 0)?;
         function.on(device, walk.grid, DiaShape::THREADS).run(
             space.halt(),
             self.rows as u32,
@@ -289,9 +288,41 @@ impl DiaProduct {
             walk.items as i32,
             walk.steps as i32,
             Sums::default(),
-            0u64,
+            inside,
+            of,
+        )?;
+        let Some(e) = exchange else { return Ok(()) };
+        if inside == 0 {
+            e.finish(device)?;
+        }
+        stored.kernels.ghosts[0].on(device, self.ghosts.grid(device), DiaShape::THREADS).run(
+            space.halt(),
+            self.ghosts.twin(),
+            e.ghosts(),
+            of.x,
+            to,
+            &self.coefficient,
+            Sums::default(),
+            inside,
+            1,
             of,
         )
+    }
+
+    /// Loads the kernels of [`smooth`](Self::smooth). A launch that loads its kernel may wait for other
+    /// kernels, which may wait for another rank.
+    pub fn prepare_to_smooth(&self, device: &Arc<Device>) -> Result<()> {
+        self.smoothing(device, false)?;
+        self.smoothing(device, true).map(drop)
+    }
+
+    fn smoothing(&self, device: &Arc<Device>, from_zero: bool) -> Result<&(Function<dia_smooth>, Walk)> {
+        let cell = &self.stored.kernels.smoothing[usize::from(from_zero)];
+        if let Some(made) = cell.get() {
+            return Ok(made);
+        }
+        let made = self.stored.smoothing(device, self.rows, from_zero)?;
+        Ok(cell.get_or_init(|| made))
     }
 
     /// Computes `r ← b − c A x` and `m ← |b| + |c A| |x|` from addresses whose lengths have been checked.

@@ -10,7 +10,7 @@ use super::peers::{MAX_RANKS, Shared, missed, reachable};
 use super::pinned::Word;
 use crate::comm::{Communicator, Solo, agree, time_limit};
 use crate::{Error, Result};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Largest number of values of one all-reduce by peer stores; GMRES(m) sums 2m + 3.
 const CAPACITY: usize = 4096;
@@ -55,24 +55,26 @@ pub enum Transport {
 pub struct Fabric {
     device: Arc<Device>,
     comm: Arc<dyn Communicator>,
-    links: Links,
+    pub(super) links: Links,
     /// The reason for the choice of these links.
     reason: String,
     /// Checked whenever the host waits for the device, as long as this fabric exists.
     watch: Option<Arc<Watch>>,
 }
 
-enum Links {
+pub(super) enum Links {
     Alone,
-    Peers(Peers),
+    Peers(Box<Peers>),
     Nccl(Arc<Nccl>),
 }
 
 /// Data for the kernels of `peers.cuh`.
-struct Peers {
+pub(super) struct Peers {
     group: Buffer<Group>,
     _mailboxes: Shared<u64>,
     seconds: f64,
+    /// Messages of set-ups, from which their receivers copy; equally long on all ranks.
+    pub(super) parcels: Mutex<Option<Shared<u64>>>,
 }
 
 /// Mirrors `struct Group` in `kernels/peers.cuh`.
@@ -157,7 +159,8 @@ impl Fabric {
                 };
                 let group = agree(&**comm, device.upload(&[group], "the group of ranks"))?;
                 let watch = Watch { comm: comm.clone(), abort: Some(abort), nccl: None, seconds };
-                let links = Links::Peers(Peers { group, _mailboxes: mailboxes, seconds });
+                let peers = Peers { group, _mailboxes: mailboxes, seconds, parcels: Mutex::default() };
+                let links = Links::Peers(Box::new(peers));
                 (links, "peer stores: every GPU can store into every other's memory".to_string(), watch)
             }
             Err(why) if wanted == Transport::Peers => {

@@ -36,6 +36,7 @@ mod ghosts;
 mod graph;
 mod held;
 pub(crate) mod launch;
+mod mail;
 pub(crate) mod modules;
 pub(crate) mod multilevel;
 mod nccl;
@@ -53,6 +54,7 @@ mod scalars;
 pub(crate) mod scan;
 mod schedule;
 pub(crate) mod schwarz;
+mod smooth;
 mod space;
 #[doc(hidden)] // for the test that compiles all kernels, and the program that embeds them
 pub mod specialisations;

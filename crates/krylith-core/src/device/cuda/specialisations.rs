@@ -41,6 +41,7 @@ const FILES: &[&File] = &[
     &multilevel::AGGREGATE,
     &multilevel::BLOCK_PRODUCTS,
     &multilevel::BOUNDARY,
+    &multilevel::FETCH,
     &multilevel::COUPLINGS,
     &multilevel::GALERKIN,
     &multilevel::INTERPOLATE,

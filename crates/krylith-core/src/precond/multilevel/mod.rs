@@ -41,12 +41,14 @@ pub use level::Level;
 pub(crate) use near_null::RigidModes;
 pub use near_null::{NearNull, NearNullTransfer, Nodal};
 pub use options::MultilevelOptions;
-pub use ranks::Neighbourhood;
+pub use ranks::{Neighbourhood, Places};
 pub use smoother::{Direction, Fused, Smoothing};
 
 use super::{BlockDiagonal, SubdomainFactors};
 use crate::Result;
+use crate::halo::Halo;
 use crate::matrix::Bsr;
+use crate::matrix::storage::Storage;
 use crate::operator::{Format, PointBlock, PointBlockSum, Terms};
 use crate::space::{Precision, SweepSource};
 use crate::threads::Pool;
@@ -100,8 +102,7 @@ pub struct Coarsening {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Border {
-    /// [`Local`](Self::Local) on levels where borders between ranks are long but have only a small share of
-    /// the nodes, else [`Global`](Self::Global).
+    /// [`Global`](Self::Global).
     #[default]
     Auto,
     /// Coarsening uses these couplings, and gives the coarse points and P that a single rank would compute.
@@ -310,6 +311,23 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     fn with_rows(&self, a: &Bsr, below: &RowsOfMatrix, columns: usize) -> Result<Bsr> {
         Ok(ranks::rows::with_rows(a, below, columns))
     }
+    /// Sends rows of a matrix to other ranks, and returns those that arrive, with their places as columns. A
+    /// rank sends the rows of the halo's `send`. `columns` has the numbers of the columns. Nodes that are not
+    /// known yet are added to `places`. Collective.
+    ///
+    /// # Errors
+    /// Out of device memory; a rank that has ended or failed.
+    fn fetch_rows(&self, a: &Bsr, halo: &Halo, columns: &Places, places: &mut Places) -> Result<Bsr> {
+        let (sent, square) = (ranks::rows::rows_of(a, &halo.send), a.block() * a.block());
+        let made = ranks::fetch::by_host(self.comm(), &sent, square, halo, columns, places)?;
+        let rows = made.row_ptr.len() - 1;
+        let storage = Storage::host(rows, places.count(), made.row_ptr, made.col, made.values);
+        Ok(Bsr::from_storage(a.block(), storage))
+    }
+    /// Returns the matrix with rows of others appended below, followed by empty rows up to `rows`.
+    fn stack(&self, a: &Bsr, below: &[Bsr], rows: usize, columns: usize) -> Result<Bsr> {
+        Ok(ranks::rows::stack(a, below, rows, columns))
+    }
     /// Returns the first `rows` rows as a matrix with `columns` columns, which must include all of their
     /// entries.
     fn first_rows(&self, a: &Bsr, rows: usize, columns: usize) -> Result<Bsr> {
@@ -380,6 +398,13 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     /// Returns true if this device also computes the first two smoother steps from x = 0 in one pass.
     fn fuses_from_zero(&self, _product: &Self::Product) -> bool {
         false
+    }
+    /// Loads what [`fused`](Self::fused) needs for this product. Without it, the first pass does so.
+    ///
+    /// # Errors
+    /// A kernel that cannot be loaded.
+    fn prepare_fused(&self, _product: &Self::Product) -> Result<()> {
+        Ok(())
     }
     /// Computes A x and applies `pass` to it. Asynchronous on a GPU; allocates nothing.
     ///

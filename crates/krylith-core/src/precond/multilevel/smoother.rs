@@ -142,6 +142,11 @@ pub enum Fused<'a, S: Coarsen> {
         /// The result r.
         r: &'a mut S::Vector,
     },
+    /// The sum y ← y + A x.
+    Added {
+        /// The vector to which the product is added.
+        y: &'a mut S::Vector,
+    },
     /// A step of a smoother: p = a·(last direction) + c D⁻¹ (b − A x), to = x + p.
     Step {
         /// D⁻¹.

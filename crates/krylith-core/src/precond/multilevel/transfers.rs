@@ -115,7 +115,12 @@ impl<S: Coarsen> Transfers<S> {
     ) -> Result<()> {
         match (&self.products, self.route()) {
             (Some([prolongation, _]), _) => prolongation.apply(on, coarse, &mut room.q)?,
-            (None, Some(route)) => route.prolong(on, coarse, &mut room.q)?,
+            (None, Some(route)) => {
+                if route.correct(on, coarse, x)? {
+                    return Ok(());
+                }
+                route.prolong(on, coarse, &mut room.q)?;
+            }
             (None, None) => {
                 return on.interpolate(&self.matrices.prolongation, self.order, coarse, x, true);
             }

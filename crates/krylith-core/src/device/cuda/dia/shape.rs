@@ -1,8 +1,8 @@
 //! The kernels by diagonals and their specialisations.
 
 use super::super::compiler::{Defines, Kernel};
-use super::super::csr::Smooth;
 use super::super::launch::{Address, At, Entry, Of, Reals, Set, kernels};
+use super::super::smooth::Smooth;
 use super::super::specialisations::{define, value};
 use super::detect::Ghosts;
 use super::{MOST_DIAGONALS, Sums};
@@ -23,7 +23,7 @@ kernels! {
     );
     fn dia_ghosts | "dia_ghosts_xy" | "dia_ghosts_xxxy" (
         halt: At<i32>, on: Ghosts, ghosts: At<f64>, x: At<f64>, y: At<f64>, coefficient: At<f64>, to: Sums,
-        exchange: Address,
+        exchange: Address, smooths: i32, of: Smooth,
     );
     fn dia_residual(
         halt: At<i32>, rows: u32, count: i32, offsets: Offsets, values: Reals, stride: i64, x: At<f64>,

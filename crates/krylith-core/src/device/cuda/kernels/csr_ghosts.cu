@@ -7,6 +7,8 @@
 //                 and for residuals
 //   csr_add_rows, csr_add_residuals   add the results of csr.cu for those rows
 //
+// With `smooths`, y has the results of smoother steps, to which A_ghost g is added (smooth.cuh).
+//
 // Constants: VALUE (double or float as stored), THREADS.
 // Bytes moved at least: over the links 8 per number sent; for each entry of A_ghost the value, 4 and a ghost;
 // for each of its rows 12, and y twice.
@@ -18,6 +20,7 @@
 #endif
 constexpr int RUN = 1, PAIR = 1, PIECES = RUN / PAIR;
 #include "halo.cuh"
+#include "smooth.cuh"
 #include "twofold.cuh"
 
 typedef long long i64;
@@ -31,7 +34,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) csr_send(const int* halt, 
 extern "C" __global__ void __launch_bounds__(THREADS)
 csr_ghosts(const int* halt, const int count, const unsigned* __restrict__ rows, const i64* __restrict__ starts, const unsigned* __restrict__ columns,
            const VALUE* __restrict__ values, const int log, const double* ghosts, double* __restrict__ y, const double* __restrict__ coefficient,
-           Exchange* exchange) {
+           Exchange* exchange, const int smooths, const Smooth of) {
     if (halt && *halt) return;
     if (exchange) ghosts = awaited_ghosts(exchange);
     if (!ghosts) return;
@@ -46,7 +49,9 @@ csr_ghosts(const int* halt, const int count, const unsigned* __restrict__ rows, 
             for (i64 p = starts[r] + (o & (lanes - 1)); p < end; p += lanes) sum = fma((double)values[p], ghosts[columns[p]], sum);
         }
         for (int d = 1; d < lanes; d *= 2) sum += __shfl_xor_sync(~0u, sum, d);
-        if (o < all && (o & (lanes - 1)) == 0) y[rows[r]] = fma(c, sum, y[rows[r]]);
+        if (o >= all || (o & (lanes - 1)) != 0) continue;
+        if (smooths) add_late(of, y, rows[r], c * sum);
+        else y[rows[r]] = fma(c, sum, y[rows[r]]);
     }
 }
 
@@ -59,10 +64,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) csr_await(const int* halt,
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-csr_add_rows(const int* halt, const int count, const unsigned* __restrict__ rows, const double* __restrict__ sums, double* __restrict__ y) {
+csr_add_rows(const int* halt, const int count, const unsigned* __restrict__ rows, const double* __restrict__ sums, double* __restrict__ y,
+             const int smooths, const Smooth of) {
     if (halt && *halt) return;
     const int i = blockIdx.x * THREADS + threadIdx.x;
-    if (i < count) y[rows[i]] += sums[i];
+    if (i >= count) return;
+    if (smooths) add_late(of, y, rows[i], sums[i]);
+    else y[rows[i]] += sums[i];
 }
 
 // r + low is b minus the product of the own columns, more_r + more_low is the product of the ghosts; r

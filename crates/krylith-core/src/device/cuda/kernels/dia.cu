@@ -35,13 +35,13 @@
 #endif
 constexpr int RUN = 1, PAIR = 1, PIECES = RUN / PAIR;
 #include "halo.cuh"
+#include "smooth.cuh"
 #include "twofold.cuh"
 
 typedef long long i64;
 
 // With SMOOTH a row turns its number into something else, and the module contains only products without sums.
 #ifdef SMOOTH
-#include "smooth.cuh"
 #define SMOOTH_ARGUMENT , const Smooth of
 #define SMOOTH_PASSED , of
 #define OWN(i) const Own own = own_numbers(of, i)
@@ -203,9 +203,9 @@ __device__ __forceinline__ void multiply(const int* halt, const unsigned rows, c
                                          const i64 stride, const double* __restrict__ x, double* __restrict__ y, const double* __restrict__ coefficient,
                                          const int items, const int steps, const Sums& to, Exchange* exchange SMOOTH_ARGUMENT) {
     if (halt && *halt) return;
-    begin_exchange(exchange, x);
-    const double c = *coefficient;
     const Numbers at = NUMBERS;
+    begin_exchange(exchange, at);
+    const double c = *coefficient;
     double sums[DOTS > 0 ? DOTS : 1] = {};
     if (!MARCH) {
         for (int item = blockIdx.x; item < items; item += gridDim.x) {
@@ -303,11 +303,12 @@ PRODUCT(dia_march_xy, 1, true)
 PRODUCT(dia_march_xxxy, 2, true)
 
 // y += c O g in the rows that have ghosts: those at `ghosts`, or those of an exchange that an earlier launch
-// started.
+// started. With `smooths`, y has the results of smoother steps.
 // Bytes moved at least: for each entry the value, 4 and a ghost; for each row 8, y twice and, for sums, x.
 template <int DOTS>
 __device__ __forceinline__ void add_ghosts(const int* halt, const Ghosts& on, const double* ghosts, const double* __restrict__ x, double* __restrict__ y,
-                                           const double* __restrict__ coefficient, const Sums& to, Exchange* exchange) {
+                                           const double* __restrict__ coefficient, const Sums& to, Exchange* exchange, const int smooths,
+                                           const Smooth& of) {
     if (halt && *halt) return;
     if (exchange) ghosts = awaited_ghosts(exchange);
     const bool here = ghosts || !exchange;
@@ -319,16 +320,18 @@ __device__ __forceinline__ void add_ghosts(const int* halt, const Ghosts& on, co
         for (int p = on.starts[r]; p < end; ++p) sum = fma((double)on.values[p], ghosts[on.columns[p]], sum);
         // Rounded twice in every variant, so that results have the same bits with and without sums.
         sum = __dmul_rn(sum, c);
-        y[row] = __dadd_rn(y[row], sum);
+        if (DOTS == 0 && smooths) add_late(of, y, row, sum);
+        else y[row] = __dadd_rn(y[row], sum);
         if (DOTS > 0) sums[DOTS - 1] = fma(x[row], sum, sums[DOTS - 1]);
     }
     if constexpr (DOTS > 0) add_up<DOTS, true>(to, sums);
 }
-#define GHOSTS(name, dots)                                                                                                                             \
-    extern "C" __global__ void __launch_bounds__(THREADS)                                                                                              \
-    name(const int* halt, const Ghosts on, const double* ghosts, const double* __restrict__ x, double* __restrict__ y,                                 \
-         const double* __restrict__ coefficient, const Sums to, Exchange* exchange) {                                                                  \
-        add_ghosts<dots>(halt, on, ghosts, x, y, coefficient, to, exchange);                                                                           \
+#define GHOSTS(name, dots)                                                                                             \
+    extern "C" __global__ void __launch_bounds__(THREADS)                                                              \
+    name(const int* halt, const Ghosts on, const double* ghosts, const double* __restrict__ x, double* __restrict__ y, \
+         const double* __restrict__ coefficient, const Sums to, Exchange* exchange, const int smooths,                 \
+         const Smooth of) {                                                                                            \
+        add_ghosts<dots>(halt, on, ghosts, x, y, coefficient, to, exchange, smooths, of);                              \
     }
 GHOSTS(dia_ghosts, 0)
 GHOSTS(dia_ghosts_xy, 1)

@@ -67,16 +67,20 @@ template <int numbers> struct PieceOf { typedef double type; };
 template <> struct PieceOf<2> { typedef double2 type; };
 typedef PieceOf<PAIR>::type Piece;
 
+// Piece number `at` of x, which is in memory or computed.
+__device__ __forceinline__ Piece piece(const double* x, long long at) { return ((const Piece*)x)[at]; }
+template <class From> __device__ __forceinline__ Piece piece(const From& x, long long at) { return x(at); }
+
 // Stores one chunk of the `total` pieces that are sent: `each` pieces per thread, all loaded before the first
 // is stored.
-template <int each>
-__device__ __forceinline__ void send_chunk(const Exchange* exchange, int chunk, int total, int parity, const double* x) {
+template <int each, class From>
+__device__ __forceinline__ void send_chunk(const Exchange* exchange, int chunk, int total, int parity, const From& x) {
     const int first = chunk * each * THREADS + threadIdx.x;
     Piece pieces[each];
 #pragma unroll
     for (int i = 0; i < each; ++i) {
         const int at = first + i * THREADS;
-        if (at < total) pieces[i] = ((const Piece*)x)[(long long)exchange->nodes[at / PIECES] * PIECES + at % PIECES];
+        if (at < total) pieces[i] = piece(x, (long long)exchange->nodes[at / PIECES] * PIECES + at % PIECES);
     }
     int n = 0;
 #pragma unroll
@@ -90,7 +94,8 @@ __device__ __forceinline__ void send_chunk(const Exchange* exchange, int chunk, 
 
 // Sends chunks until none is left. `slot` is shared memory: slot[0] holds the ticket that this CTA drew,
 // visible to all its threads.
-__device__ __forceinline__ void send_all(Exchange* exchange, u64* slot, const double* x) {
+template <class From>
+__device__ __forceinline__ void send_all(Exchange* exchange, u64* slot, const From& x) {
     const int count = exchange->neighbours;
     const int total = count ? exchange->neighbour[count - 1].end * PIECES : 0;
     // Few pieces per thread spread the work over the CTAs; many pieces share the latency of a chunk.
@@ -143,7 +148,8 @@ __device__ __forceinline__ bool await_neighbours(const Exchange* exchange, u64 e
 }
 
 // For products whose launch sends at its start: every block of the launch takes part.
-__device__ __forceinline__ void begin_exchange(Exchange* exchange, const double* x) {
+template <class From>
+__device__ __forceinline__ void begin_exchange(Exchange* exchange, const From& x) {
     __shared__ u64 tickets[2];
     if (!exchange || exchange->group->failed) return;  // an earlier launch failed: do not wait
     if (threadIdx.x == 0) tickets[0] = atomicAdd(&exchange->ticket, 1ull);

@@ -1,6 +1,6 @@
 // Turns a row's number s of A x into a residual, r = b - s, or a step of a polynomial smoother, in the pass
-// of the product. csr.cu and dia.cu include it if SMOOTH is defined, csr_lanes.cu always. The result of a
-// step must not overwrite x, whose numbers other rows still read.
+// of the product. csr.cu includes it if SMOOTH is defined. The result of a step must not overwrite x, whose
+// numbers other rows still read. Results are linear in s, so the products with ghosts are added later.
 //
 // Bytes per row besides those of the product: 8 of b; for a step 8 each of d and x (from caches), 8 if p is
 // read and 8 if it is written.
@@ -8,7 +8,7 @@
 struct Smooth {
     const double* x;
     const double* b;
-    const double* d;  // D^-1; null: r = b - s
+    const double* d;  // D^-1; null: r = b - s, or b + s with `keeps`
     double* p;        // the last direction, replaced by the next one
     const double* a;  // weight of the last direction
     const double* c;
@@ -29,10 +29,16 @@ __device__ __forceinline__ Own own_numbers(const Smooth& of, long long i) {
     return own;
 }
 __device__ __forceinline__ double smoothed(const Smooth& of, const Own& own, long long i, double s) {
+    if (!of.d) return of.keeps ? own.b + s : own.b - s;
     const double rest = own.b - s;
-    if (!of.d) return rest;
     double step = *of.c * own.d * rest;
     if (of.last) step = fma(*of.a, of.last == 1 ? own.x : own.p, step);
     if (of.keeps) of.p[i] = step;
     return own.x + step;
+}
+// Adds s to the number of the row from which y[i] was computed.
+__device__ __forceinline__ void add_late(const Smooth& of, double* __restrict__ y, long long i, double s) {
+    const double more = !of.d ? (of.keeps ? s : -s) : -(*of.c * of.d[i] * s);
+    y[i] += more;
+    if (of.d && of.keeps) of.p[i] += more;
 }

@@ -3,14 +3,15 @@
 //! their own, which would take most of a set-up with blocks.
 
 use super::super::Cuda;
-use super::super::csr::Smooth;
-use super::super::driver::Buffer;
+use super::super::driver::{Buffer, Device};
 use super::super::launch::{At, Entry, kernels};
 use super::super::product::CudaProduct;
+use super::super::smooth::Smooth;
 use crate::matrix::Bsr;
 use crate::operator::check_lengths;
 use crate::precond::{Direction, Fused};
 use crate::{Error, Result};
+use std::sync::Arc;
 
 kernels! {
     TRANSFER in "amg_transfer.cu", |_| vec![amg_transfer.plain().into()];
@@ -26,13 +27,25 @@ const EACH: usize = 4;
 impl CudaProduct {
     /// True if residuals and smoother steps can be computed in the pass of the product.
     pub(super) fn smooths(&self) -> bool {
-        self.smooths_from_zero() || (self.exchange.is_none() && self.csr.is_some())
+        self.csr.is_some() || self.csr_halo.is_some() || self.dia.as_ref().is_some_and(|dia| dia.smooths())
     }
 
     /// True if the first two steps from zero can also be computed in one pass, which takes two numbers for
     /// each of x.
     pub(super) fn smooths_from_zero(&self) -> bool {
-        self.exchange.is_none() && self.dia.as_ref().is_some_and(|dia| dia.smooths())
+        // A message of NCCL is packed from numbers in memory.
+        let sends = self.exchange.as_ref().is_none_or(|exchange| exchange.inside().is_some());
+        sends && self.dia.as_ref().is_some_and(|dia| dia.smooths())
+    }
+
+    /// Loads the kernels of these passes.
+    pub(super) fn prepare_to_smooth(&self, device: &Arc<Device>) -> Result<()> {
+        match (&self.dia, &self.csr, &self.csr_halo) {
+            (Some(dia), ..) if dia.smooths() => dia.prepare_to_smooth(device),
+            (None, Some(csr), _) => csr.prepare_to_smooth(device),
+            (None, None, Some(csr)) => csr.prepare_to_smooth(device),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -40,6 +53,7 @@ impl Cuda {
     /// Computes the result of `pass` from A x.
     pub(super) fn smooth(&self, a: &CudaProduct, x: &Buffer<f64>, pass: Fused<Self>) -> Result<()> {
         let (of, to) = match pass {
+            Fused::Added { y } => (Smooth { b: y.pointer(), keeps: 1, ..Smooth::default() }, y),
             Fused::LeftOver { b, r } => {
                 check_lengths(a.block_rows, a.block_columns, b.len(), r.len())?;
                 (Smooth { b: b.pointer(), ..Smooth::default() }, r)
@@ -75,10 +89,11 @@ impl Cuda {
         };
         check_lengths(a.block_rows, a.block_columns, x.len(), to.len())?;
         let of = Smooth { x: x.pointer(), ..of };
-        match (&a.dia, &a.csr) {
-            (Some(dia), _) => dia.smooth(self, of, to.pointer()),
-            (None, Some(csr)) => csr.smooth(self, of, to.pointer()),
-            (None, None) => Err(Error::Internal("a tiled product cannot make a smoother step".into())),
+        match (&a.dia, &a.csr, a.csr_halo.as_ref().zip(a.exchange.as_ref())) {
+            (Some(dia), ..) => dia.smooth(self, of, to.pointer(), a.exchange.as_ref()),
+            (None, Some(csr), _) => csr.smooth(self, of, to.pointer()),
+            (None, None, Some((csr, exchange))) => csr.smooth(self, of, to.pointer(), exchange),
+            (None, None, None) => Err(Error::Internal("a tiled product cannot make a smoother step".into())),
         }
     }
 

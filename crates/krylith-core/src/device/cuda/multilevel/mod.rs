@@ -8,6 +8,7 @@ mod aggregate;
 mod apply;
 mod boundary;
 mod couplings;
+mod fetch;
 mod galerkin;
 mod interpolate;
 mod multipass;
@@ -22,12 +23,13 @@ use super::driver::{Buffer, Device};
 use super::launch::{File, Set};
 use super::product::CudaProduct;
 use super::resident::Resident;
+use crate::halo::Halo;
 use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
 use crate::operator::{Format, PointBlock, TermValues, Terms};
 use crate::precond::multilevel::ranks;
 use crate::precond::multilevel::{
-    NearNull, NearNullTransfer, Neighbourhood, OwnProlongation, RowsOfMatrix, host,
+    NearNull, NearNullTransfer, Neighbourhood, OwnProlongation, Places, RowsOfMatrix, host,
 };
 use crate::precond::{BlockDiagonal, Coarsen, CoarsenKind, Coarsening, Fused, Transfer};
 use crate::space::Precision;
@@ -38,6 +40,7 @@ pub(super) use apply::TRANSFER;
 pub(super) use boundary::BOUNDARY;
 use boundary::Boundary;
 pub(super) use couplings::COUPLINGS;
+pub(super) use fetch::FETCH;
 use galerkin::MOST_BLOCK;
 pub(super) use galerkin::{GALERKIN, ROWS, WIDE};
 pub(super) use galerkin::{Matrix, product};
@@ -251,6 +254,12 @@ impl Coarsen for Cuda {
     fn with_rows(&self, a: &Bsr, below: &RowsOfMatrix, columns: usize) -> Result<Bsr> {
         self.stacked(a, below, columns)
     }
+    fn fetch_rows(&self, a: &Bsr, halo: &Halo, columns: &Places, places: &mut Places) -> Result<Bsr> {
+        self.fetched(a, halo, columns, places)
+    }
+    fn stack(&self, a: &Bsr, below: &[Bsr], rows: usize, columns: usize) -> Result<Bsr> {
+        self.stacked_rows(a, below, rows, columns)
+    }
     fn first_rows(&self, a: &Bsr, rows: usize, columns: usize) -> Result<Bsr> {
         self.beginning(a, rows, columns)
     }
@@ -311,6 +320,9 @@ impl Coarsen for Cuda {
     }
     fn fuses_from_zero(&self, product: &CudaProduct) -> bool {
         product.smooths_from_zero()
+    }
+    fn prepare_fused(&self, product: &CudaProduct) -> Result<()> {
+        product.prepare_to_smooth(self.device())
     }
     fn fused(&self, product: &CudaProduct, x: &Buffer<f64>, pass: Fused<Self>) -> Result<()> {
         self.smooth(product, x, pass)

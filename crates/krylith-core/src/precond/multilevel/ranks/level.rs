@@ -2,6 +2,7 @@
 
 use super::super::level::{Finest, Level};
 use super::super::parts::filter;
+use super::super::smoother::Fused;
 use super::super::transfers::{Transfers, widened};
 use super::super::{Coarsen, MultilevelOptions, NearNull, Transfer};
 use super::runs::Runs;
@@ -124,6 +125,7 @@ impl<S: Coarsen> Route<S> {
                 (Some((RefCell::new(own), w)), product(space, &p, wide, None, precision)?)
             }
         };
+        space.prepare_fused(raise.product())?;
         Ok(Self { lower, sums: RefCell::new(sums), add, gather, raise })
     }
 
@@ -146,6 +148,16 @@ impl<S: Coarsen> Route<S> {
     /// Computes x ← P x_c.
     pub fn prolong(&self, on: &S, coarse: &S::Vector, x: &mut S::Vector) -> Result<()> {
         self.raise.apply(on, coarse, x)
+    }
+
+    /// Computes x ← x + P x_c, if the device does so in one pass; otherwise returns false.
+    pub fn correct(&self, on: &S, coarse: &S::Vector, x: &mut S::Vector) -> Result<bool> {
+        let product = self.raise.product();
+        if !on.fuses(product) {
+            return Ok(false);
+        }
+        on.fused(product, coarse, Fused::Added { y: x })?;
+        Ok(true)
     }
 
     fn products(&self) -> impl Iterator<Item = &PointBlock<S>> {
@@ -211,5 +223,7 @@ pub(in super::super) fn level<S: Coarsen>(
         let joint = Joint::new(&space, share, &p, orders, options.precision, whole)?;
         transfer = Some(Transfers::joint(&space, matrices, &terms, options.precision, joint)?);
     }
-    Ok((Level::of(space, terms, options, depth, finest, transfer, None)?, next))
+    let level = Level::of(space, terms, options, depth, finest, transfer, None)?;
+    level.space.prepare_fused(level.operator()?.borrow().product())?;
+    Ok((level, next))
 }

@@ -2,22 +2,20 @@
 //! of values for these nodes.
 //!
 //! A node of another rank is identified by its owner and its number on that rank. Its global number is used
-//! in hashes and to break ties.
+//! to break ties.
 
 use super::super::Coarsen;
 use super::super::host::FINE;
-use super::super::host::parallel::Rows;
-use super::rows::append_ascending;
+use super::fetch::{Index, Places};
 use super::runs::Runs;
 use crate::Result;
 use crate::comm::Communicator;
-use crate::comm::wire::{MessageBuilder, Reader, Wire, packed};
+use crate::comm::wire::{Reader, Wire, packed};
 use crate::matrix::Bsr;
 use crate::partition::{Halo, RowNumbers};
 use rayon::prelude::*;
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-use std::ops::Range;
+use std::borrow::Cow;
+use std::sync::OnceLock;
 
 /// Own nodes, followed by nearby nodes of other ranks ("far" nodes). The first far nodes are the ghosts of
 /// the level's halo.
@@ -32,10 +30,8 @@ pub struct Neighbourhood<'a> {
     pub far_numbers: Vec<u64>,
     /// Numbers that identify all nodes: consecutive, rank by rank.
     runs: Runs,
-    /// True if on some rank the global numbers differ from the numbers of `runs`.
-    listed: bool,
-    /// Position of each far node, by its number in `runs`.
-    known: HashMap<u64, u32, BuildHasherDefault<Multiplied>>,
+    /// Position of each far node, by its number in `runs`; made when it is first used.
+    known: OnceLock<Index>,
     /// Own nodes that are in the neighbourhoods of other ranks, rank by rank.
     pub send: Vec<u32>,
     /// Owner of each far node, and its number on that rank.
@@ -43,24 +39,6 @@ pub struct Neighbourhood<'a> {
     /// For each linked rank: the rank, the number of `send` entries that go there, and the far nodes that
     /// come from there.
     links: Vec<(usize, usize, Vec<u32>)>,
-}
-
-/// A fast hash for numbers that no adversary chooses. It combines both halves of the product with an odd
-/// number.
-#[derive(Default)]
-struct Multiplied(u64);
-
-impl Hasher for Multiplied {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u64(self.0 ^ u64::from(byte)));
-    }
-    fn write_u64(&mut self, number: u64) {
-        let product = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = product ^ product >> 32;
-    }
 }
 
 impl<'a> Neighbourhood<'a> {
@@ -81,51 +59,73 @@ impl<'a> Neighbourhood<'a> {
         let usual = numbers.is_empty() || numbers.as_run() == Some(runs.own());
         let mut listed = [f64::from(u8::from(!usual))];
         comm.sum(&mut listed)?;
+        // Owners send the numbers of their nodes that are ghosts here.
+        let messages = halo.neighbours.iter().map(|n| (n.rank, packed(&halo.send[n.send.clone()])));
+        let messages = all_to_all(comm, messages)?;
+        let mut ghosts: Vec<u64> = Vec::with_capacity(halo.ghosts);
+        for n in &halo.neighbours {
+            let nodes: Vec<u32> = Reader::new(&messages[n.rank], n.rank).take(n.receive.len())?;
+            ghosts.extend(nodes.into_iter().map(|node| runs.begins[n.rank] + u64::from(node)));
+        }
         let mut near = Self {
             comm,
             own: halo.own,
             numbers,
             far_numbers: Vec::new(),
             runs,
-            listed: listed != [0.0],
-            known: HashMap::with_capacity_and_hasher(
-                (layers + 1) * halo.ghosts,
-                BuildHasherDefault::default(),
-            ),
+            known: OnceLock::new(),
             send: Vec::new(),
             far: Vec::new(),
             links: Vec::new(),
         };
-        // Owners send the numbers of their nodes that are ghosts here, which identifies them.
-        let messages = halo.neighbours.iter().map(|n| {
-            let nodes = &halo.send[n.send.clone()];
-            let mut message = MessageBuilder::new(if near.listed { 12 } else { 4 } * nodes.len());
-            message.put(nodes);
-            if near.listed {
-                message.put_each(nodes, &|i| near.number(i as usize));
+        let columns = Places::new(near.runs.own(), &ghosts);
+        let mut places = Places::new(near.runs.own(), ghosts.clone());
+        let (mut below, mut lists) = (Vec::new(), vec![(Vec::new(), Vec::new()); comm.size()]);
+        near.list(halo, &places.others, &mut lists);
+        for layer in 0..layers {
+            let wanted = match layer {
+                0 => Cow::Borrowed(halo),
+                _ => Cow::Owned(near.runs.halo(comm, &places.others[near.far.len()..])?),
+            };
+            if layer > 0 {
+                near.list(&wanted, &places.others, &mut lists);
             }
-            (n.rank, message.bytes())
-        });
-        let messages = all_to_all(comm, messages)?;
-        for n in &halo.neighbours {
-            let mut from = Reader::new(&messages[n.rank], n.rank);
-            let nodes: Vec<u32> = from.take(n.receive.len())?;
-            let begin = near.runs.begins[n.rank];
-            let names: Vec<u64> = nodes.into_iter().map(|node| begin + u64::from(node)).collect();
-            let numbers = if near.listed { from.take::<u64>(names.len())? } else { names.clone() };
-            names.into_iter().zip(numbers).for_each(|(name, number)| near.add(name, number));
+            below.push(space.fetch_rows(couplings, &wanted, &columns, &mut places)?);
         }
-        let mut below = Rows::default();
-        let mut begin = 0;
-        for _ in 0..layers {
-            let end = near.far.len();
-            near.import(space, couplings, begin..end, &mut below)?;
-            begin = end;
+        let last = near.runs.halo(comm, &places.others[near.far.len()..])?;
+        near.list(&last, &places.others, &mut lists);
+        for (rank, (sent, far)) in lists.into_iter().enumerate() {
+            if !sent.is_empty() || !far.is_empty() {
+                near.links.push((rank, sent.len(), far));
+                near.send.extend(sent);
+            }
         }
-        (begin..near.far.len()).for_each(|_| below.end_row());
-        near.link()?;
-        let widened = space.with_rows(couplings, &below, near.nodes())?;
+        near.far_numbers = match listed == [0.0] {
+            true => places.others.into_owned(),
+            false => {
+                let sent: Vec<u64> = near.send.iter().map(|&node| near.numbers.at(node as usize)).collect();
+                near.exchange(&sent)?
+            }
+        };
+        let widened = space.stack(couplings, &below, near.nodes(), near.nodes())?;
         Ok((near, widened))
+    }
+
+    /// Appends the ghosts of this halo, the next ones of `numbers`, to the far nodes. `lists` has the own
+    /// nodes that go to each rank, and the far nodes that come from there.
+    fn list(&mut self, halo: &Halo, numbers: &[u64], lists: &mut [(Vec<u32>, Vec<u32>)]) {
+        let begin = self.far.len();
+        let far = numbers[begin..begin + halo.ghosts].par_iter().map(|&number| {
+            let owner = self.runs.owner(number);
+            (owner as u32, (number - self.runs.begins[owner]) as u32)
+        });
+        let far: Vec<(u32, u32)> = far.collect();
+        self.far.extend(far);
+        for n in &halo.neighbours {
+            let (sent, received) = &mut lists[n.rank];
+            sent.extend_from_slice(&halo.send[n.send.clone()]);
+            received.extend((begin + n.receive.start) as u32..(begin + n.receive.end) as u32);
+        }
     }
 
     /// Returns the number of own and far nodes together.
@@ -141,20 +141,12 @@ impl<'a> Neighbourhood<'a> {
         }
     }
 
-    /// Adds a far node unless it is known already.
-    fn add(&mut self, name: u64, number: u64) {
-        let owner = self.runs.owner(name);
-        self.known.insert(name, self.nodes() as u32);
-        self.far.push((owner as u32, (name - self.runs.begins[owner]) as u32));
-        self.far_numbers.push(number);
-    }
-
     /// Returns the position of the node with this number in `runs`, if it is known.
     pub fn place(&self, name: u64) -> Option<u32> {
         let own = self.runs.own();
         match own.contains(&name) {
             true => Some((name - own.start) as u32),
-            false => self.known.get(&name).copied(),
+            false => self.known.get_or_init(|| self.index()).get(&name).copied(),
         }
     }
 
@@ -167,85 +159,9 @@ impl<'a> Neighbourhood<'a> {
         self.runs.begins[owner] + u64::from(node)
     }
 
-    /// Appends the rows of these far nodes, which are the last ones added, to `below`.
-    fn import<S: Coarsen>(
-        &mut self,
-        space: &S,
-        couplings: &Bsr,
-        wanted: Range<usize>,
-        below: &mut Rows,
-    ) -> Result<()> {
-        let comm = self.comm;
-        let mut asked: Vec<Vec<u32>> = vec![Vec::new(); comm.size()];
-        let nodes = &self.far[wanted];
-        debug_assert!(nodes.is_sorted_by_key(|node| node.0), "rows come by owner, in the order of nodes");
-        nodes.iter().for_each(|&(owner, node)| asked[owner as usize].push(node));
-        let requests = comm.all_to_all(asked.iter().map(|nodes| packed(nodes)).collect())?;
-        let lists = requests.iter().enumerate().map(|(from, bytes)| Reader::new(bytes, from).all());
-        let lists: Vec<Vec<u32>> = lists.collect::<Result<_>>()?;
-        let rows = space.rows_of(couplings, &lists.concat())?;
-        let mut first = 0;
-        let replies = lists.iter().map(|list| {
-            let ends = &rows.row_ptr[first..=first + list.len()];
-            first += list.len();
-            let entries = ends[0]..ends[list.len()];
-            let col = &rows.col[entries.clone()];
-            let mut message =
-                MessageBuilder::new(4 * list.len() + if self.listed { 24 } else { 16 } * entries.len());
-            message.put_lengths(ends);
-            message.put_each(col, &|j| self.name(j));
-            if self.listed {
-                message.put_each(col, &|j| self.number(j as usize));
-            }
-            message.put(&rows.values[entries]);
-            message.bytes()
-        });
-        let replies = comm.all_to_all(replies.collect())?;
-        let mut read = Vec::new();
-        for (from, nodes) in asked.iter().enumerate() {
-            let mut bytes = Reader::new(&replies[from], from);
-            let (lengths, entries) = bytes.lengths(nodes.len())?;
-            let names = bytes.array::<u64>(entries)?;
-            let numbers = if self.listed { Some(bytes.array::<u64>(entries)?) } else { None };
-            read.push((lengths, entries, names, numbers, bytes.array::<f64>(entries)?));
-        }
-        let own = self.runs.own();
-        let mut found: Vec<(u64, u64)> = Vec::new();
-        for (_, entries, names, numbers, _) in &read {
-            found.par_extend((0..*entries).into_par_iter().filter_map(|p| {
-                let name = names.at(p);
-                let unknown = !own.contains(&name) && !self.known.contains_key(&name);
-                unknown.then(|| (name, numbers.as_ref().map_or(name, |numbers| numbers.at(p))))
-            }));
-        }
-        found.par_sort_unstable();
-        found.dedup();
-        self.known.reserve(found.len());
-        found.into_iter().for_each(|(name, number)| self.add(name, number));
-        for (lengths, _, names, _, values) in &read {
-            let column = |p: usize| self.place(names.at(p)).unwrap_or_default(); // all are known here
-            append_ascending(below, lengths, 1, column, |p| values.at(p));
-        }
-        Ok(())
-    }
-
-    /// Tells owners which of their nodes are in this neighbourhood.
-    fn link(&mut self) -> Result<()> {
-        let mut nodes: Vec<Vec<u32>> = vec![Vec::new(); self.comm.size()];
-        let mut places = nodes.clone();
-        for (place, &(owner, node)) in self.far.iter().enumerate() {
-            nodes[owner as usize].push(node);
-            places[owner as usize].push(place as u32);
-        }
-        let told = self.comm.all_to_all(nodes.iter().map(|nodes| packed(nodes)).collect())?;
-        for (rank, (bytes, places)) in told.iter().zip(places).enumerate() {
-            let wanted: Vec<u32> = Reader::new(bytes, rank).all()?;
-            if !wanted.is_empty() || !places.is_empty() {
-                self.links.push((rank, wanted.len(), places));
-                self.send.extend(wanted);
-            }
-        }
-        Ok(())
+    /// Returns the positions of far nodes.
+    fn index(&self) -> Index {
+        (self.own as u32..self.nodes() as u32).map(|node| (self.name(node), node)).collect()
     }
 
     /// Returns the communicator.
@@ -272,6 +188,24 @@ impl<'a> Neighbourhood<'a> {
         let far = self.far.iter().zip(self.exchange(&sent)?).zip(&number[self.own..]);
         let stay = far.filter(|&(_, &here)| here != FINE);
         Ok(stay.map(|((&(owner, _), there), _)| (owner, there)).collect())
+    }
+
+    /// Returns the number of own nodes in [`send`](Self::send) that go to each rank.
+    pub(crate) fn counts(&self) -> Vec<usize> {
+        let mut counts = vec![0; self.comm.size()];
+        self.links.iter().for_each(|&(rank, count, _)| counts[rank] = count);
+        counts
+    }
+
+    /// Returns the position of each far node among values that arrive rank by rank. `begins` has the first
+    /// position of each rank.
+    pub(crate) fn arrivals(&self, begins: &[usize]) -> Vec<u32> {
+        let mut order = vec![0; self.far.len()];
+        for (rank, _, places) in &self.links {
+            let from = begins[*rank] as u32..;
+            places.iter().zip(from).for_each(|(&place, from)| order[place as usize] = from);
+        }
+        order
     }
 
     /// Returns the values of far nodes. `sent` has the values of own nodes for other ranks, in the order of

@@ -31,6 +31,20 @@ pub fn with_rows(a: &Bsr, below: &Rows, columns: usize) -> Bsr {
     Bsr::from_storage(a.block(), Storage::host(row_ptr.len() - 1, columns, row_ptr, col, values))
 }
 
+/// Returns the matrix with the rows of others appended below, and further rows that are empty.
+pub fn stack(a: &Bsr, below: &[Bsr], rows: usize, columns: usize) -> Bsr {
+    let all = || std::iter::once(a).chain(below);
+    let mut row_ptr = Vec::with_capacity(rows + 1);
+    row_ptr.push(0);
+    for part in all() {
+        let before = row_ptr[row_ptr.len() - 1];
+        row_ptr.extend(part.row_ptr()[1..].iter().map(|end| before + end));
+    }
+    row_ptr.resize(rows + 1, row_ptr[row_ptr.len() - 1]);
+    let (col, values): (Vec<_>, Vec<_>) = all().map(|part| (part.col(), part.values())).unzip();
+    Bsr::from_storage(a.block(), Storage::host(rows, columns, row_ptr, col.concat(), values.concat()))
+}
+
 /// Appends rows of these lengths, and sorts each row by column. Entry p of the input is in column
 /// `column(p)`, and number k of its values is `value(k)`.
 pub fn append_ascending(
@@ -132,44 +146,44 @@ pub fn renumbered(a: &Bsr, numbers: &[u32], columns: usize) -> Bsr {
 /// Returns S A for a matrix S of zeros and ones: sums of rows of A, with every diagonal entry stored.
 pub fn sums_of_rows(s: &Bsr, a: &Bsr) -> Bsr {
     let (row_ptr, square) = (a.row_ptr(), a.block() * a.block());
-    let sum = |i: usize| {
-        let mut row: Vec<(u32, Vec<f64>)> = Vec::new();
-        let mut add = |j: u32, block: &[f64]| match row.binary_search_by_key(&j, |entry| entry.0) {
-            Ok(at) => row[at].1.iter_mut().zip(block).for_each(|(sum, v)| *sum += v),
-            Err(at) => row.insert(at, (j, block.to_vec())),
-        };
+    const DIAGONAL: usize = usize::MAX;
+    // Columns with their entries, in the order in which a sum adds them.
+    let sum = |i: usize, entries: &mut Vec<(u32, usize)>, rows: &mut Rows| {
+        entries.clear();
         for &k in &s.col()[s.row_ptr()[i]..s.row_ptr()[i + 1]] {
-            for p in row_ptr[k as usize]..row_ptr[k as usize + 1] {
-                add(a.col()[p], &a.values()[p * square..(p + 1) * square]);
+            let row = row_ptr[k as usize]..row_ptr[k as usize + 1];
+            entries.extend(row.map(|p| (a.col()[p], p)));
+        }
+        entries.push((i as u32, DIAGONAL));
+        entries.sort_by_key(|entry| entry.0);
+        for same in entries.chunk_by(|one, two| one.0 == two.0) {
+            rows.col.push(same[0].0);
+            let at = rows.values.len();
+            rows.values.resize(at + square, 0.0);
+            for (_, p) in same.iter().filter(|entry| entry.1 != DIAGONAL) {
+                let block = &a.values()[p * square..(p + 1) * square];
+                rows.values[at..].iter_mut().zip(block).for_each(|(sum, v)| *sum += v);
             }
         }
-        add(i as u32, &vec![0.0; square]);
-        row
+        rows.end_row();
     };
     let chunks: Vec<usize> = (0..s.block_rows()).step_by(FEW).collect();
-    let made: Vec<Rows> = chunks
+    let made: Vec<Bsr> = chunks
         .par_iter()
         .map(|&first| {
-            let mut rows = Rows::default();
-            for i in first..s.block_rows().min(first + FEW) {
-                for (j, block) in sum(i) {
-                    rows.col.push(j);
-                    rows.values.extend(block);
-                }
-                rows.end_row();
-            }
-            rows
+            let (mut rows, mut entries) = (Rows::default(), Vec::new());
+            (first..s.block_rows().min(first + FEW)).for_each(|i| sum(i, &mut entries, &mut rows));
+            let n = rows.row_ptr.len() - 1;
+            let storage = Storage::host(n, a.block_columns(), rows.row_ptr, rows.col, rows.values);
+            Bsr::from_storage(a.block(), storage)
         })
         .collect();
-    let mut all = Rows::default();
-    for rows in made {
-        let before = all.col.len();
-        all.row_ptr.extend(rows.row_ptr[1..].iter().map(|end| before + end));
-        all.col.extend(rows.col);
-        all.values.extend(rows.values);
+    match made.split_first() {
+        Some((first, others)) => stack(first, others, s.block_rows(), a.block_columns()),
+        None => {
+            Bsr::from_storage(a.block(), Storage::host(0, a.block_columns(), vec![0], Vec::new(), Vec::new()))
+        }
     }
-    let storage = Storage::host(s.block_rows(), a.block_columns(), all.row_ptr, all.col, all.values);
-    Bsr::from_storage(a.block(), storage)
 }
 
 /// Returns the couplings among the first `n` nodes of a scalar matrix. Couplings to other nodes are added to

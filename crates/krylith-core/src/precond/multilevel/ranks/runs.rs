@@ -71,13 +71,16 @@ impl Runs {
         }
     }
 
-    /// Returns the halo of own nodes and these ghosts. Collective.
+    /// Returns the halo of own nodes and these ghosts, which ascend. Collective.
     pub fn halo(&self, comm: &dyn Communicator, ghosts: &[u64]) -> Result<Halo> {
-        let mut asked: Vec<Vec<u32>> = vec![Vec::new(); comm.size()];
-        for &ghost in ghosts {
-            let owner = self.owner(ghost);
-            asked[owner].push((ghost - self.begins[owner]) as u32);
-        }
+        let asked: Vec<Vec<u32>> = self
+            .begins
+            .windows(2)
+            .map(|w| {
+                let [begin, end] = [w[0], w[1]].map(|bound| ghosts.partition_point(|&ghost| ghost < bound));
+                ghosts[begin..end].iter().map(|ghost| (ghost - w[0]) as u32).collect()
+            })
+            .collect();
         let counts: Vec<usize> = asked.iter().map(Vec::len).collect();
         let told = comm.all_to_all(asked.iter().map(|nodes| packed(nodes)).collect())?;
         let to = told.iter().enumerate().map(|(rank, bytes)| Reader::new(bytes, rank).all());

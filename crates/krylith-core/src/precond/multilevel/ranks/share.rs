@@ -15,13 +15,10 @@ use super::super::{
     Transfer,
 };
 use super::air::mirrored;
-use super::distinct::Distinct;
-use super::far::FarRows;
-use super::neighbourhood::{Neighbourhood, all_to_all};
-use super::rows::{append_ascending, fill_ascending};
+use super::fetch::{Places, by_host};
+use super::neighbourhood::Neighbourhood;
 use super::runs::Runs;
 use super::{local_near_null_transfer, local_transfer, unchanged};
-use crate::comm::wire::{Array, MessageBuilder, Reader};
 use crate::comm::{Communicator, agree, largest};
 use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
@@ -30,58 +27,7 @@ use crate::partition::{Halo, Neighbour, RowNumbers};
 use crate::{Error, Result};
 use rayon::prelude::*;
 use std::borrow::Cow;
-use std::ops::Range;
 use std::sync::Arc;
-
-/// Number of ghosts above which `Border::Auto` counts a border as long. The exchange of several layers of
-/// rows would then take too much time.
-const LONG_BORDER: usize = 1_000;
-/// Number of own nodes per ghost from which on `Border::Auto` counts the share of nodes at borders as small.
-const FEW_GHOSTS: usize = 8;
-
-/// Encodes rows of P for a rank on which their nodes are ghosts. The message lists each coarse node once, and
-/// entries refer to that list. An entry has `size` numbers.
-fn interpolation_letter(
-    rows: &Rows,
-    range: Range<usize>,
-    size: usize,
-    columns: usize,
-    number: &(dyn Fn(u32) -> u64 + Sync),
-) -> Vec<u8> {
-    let ends = &rows.row_ptr[range.start..=range.end];
-    let entries = ends[0]..ends[range.len()];
-    let named = Distinct::of(&rows.col[entries.clone()], columns);
-    let bytes = 4 * range.len() + 8 + 8 * named.list.len() + (4 + 8 * size) * entries.len();
-    let mut message = MessageBuilder::new(bytes);
-    message.put_lengths(ends);
-    message.put(&[named.list.len() as u64]);
-    message.put_each(&named.list, number);
-    message.put_each(&rows.col[entries.clone()], &|j| named.place(j));
-    message.put(&rows.values[entries.start * size..entries.end * size]);
-    message.bytes()
-}
-
-/// Rows of P as a rank sends them.
-struct Interpolation<'a> {
-    lengths: Vec<u32>,
-    /// Numbers of coarse nodes. Each entry has the position of its coarse node in this list.
-    named: Vec<u64>,
-    which: Array<'a, u32>,
-    values: Array<'a, f64>,
-}
-
-impl<'a> Interpolation<'a> {
-    fn read(mut from: Reader<'a>, rows: usize, size: usize) -> Result<Self> {
-        let (lengths, entries) = from.lengths(rows)?;
-        let names = from.take::<u64>(1)?[0] as usize;
-        Ok(Self {
-            lengths,
-            named: from.take(names)?,
-            which: from.array(entries)?,
-            values: from.array(entries * size)?,
-        })
-    }
-}
 
 /// Data for computing R A P of a level repeatedly.
 pub(super) struct Share {
@@ -132,42 +78,6 @@ impl Sums {
     }
 }
 
-/// Rows of P for ghosts, which come from their owners.
-struct GhostRows {
-    /// Global numbers of the coarse nodes of other ranks that are columns of P.
-    ghosts: Vec<u64>,
-    /// Rows whose columns are own coarse nodes, followed by `ghosts`.
-    below: Rows,
-}
-
-/// Exchanges rows of P. `rows` has those of the halo's `send`; their columns are own coarse nodes, followed
-/// by those with the numbers `far`. An entry has `size` numbers. Collective.
-fn ghost_rows(
-    comm: &dyn Communicator,
-    halo: &Halo,
-    coarse: &Runs,
-    rows: &Rows,
-    far: &[u64],
-    size: usize,
-) -> Result<GhostRows> {
-    let places = coarse.count() + far.len();
-    let number = |k: u32| coarse.number(far, k);
-    let letter = |n: &Neighbour| (n.rank, interpolation_letter(rows, n.send.clone(), size, places, &number));
-    let messages = all_to_all(comm, halo.neighbours.iter().map(letter))?;
-    let read =
-        |n: &Neighbour| Interpolation::read(Reader::new(&messages[n.rank], n.rank), n.receive.len(), size);
-    let received: Vec<Interpolation> = halo.neighbours.iter().map(read).collect::<Result<_>>()?;
-    let ghosts =
-        coarse.others(far.par_iter().chain(received.par_iter().flat_map(|rows| &rows.named)).copied());
-    let mut below = Rows::default();
-    for rows in &received {
-        let places: Vec<u32> = rows.named.par_iter().map(|&number| coarse.place(&ghosts, number)).collect();
-        let column = |p: usize| places[rows.which.at(p) as usize];
-        append_ascending(&mut below, &rows.lengths, size, column, |p| rows.values.at(p));
-    }
-    Ok(GhostRows { ghosts, below })
-}
-
 /// The level that is coarsened.
 pub(super) struct Fine<'a> {
     pub terms: &'a Terms<'a>,
@@ -200,7 +110,7 @@ fn made<S: Coarsen>(space: &S, fine: &Fine, how: &Coarsening) -> Result<Option<M
         return Ok(space.prolongation(&widened, how, depth, Some(&near))?.map(Made::Global));
     }
     // Pairs are matched among the nodes of one rank.
-    if how.kind == (CoarsenKind::Aggregation { smoothed: false }) || is_local(comm, how.border, halo)? {
+    if how.kind == (CoarsenKind::Aggregation { smoothed: false }) || how.border == Border::Local {
         let made = local_transfer(space, comm, &couplings, terms.block_rows(), how, depth)?;
         return Ok(made.map(Made::Local));
     }
@@ -247,8 +157,9 @@ impl Share {
                 (first, Split::Global { columns_of_r: made.columns, marks: made.coarse })
             }
         };
-        let rows = space.rows_of(&first, &halo.send)?;
-        let GhostRows { ghosts, below } = ghost_rows(comm, halo, &coarse, &rows, &far, 1)?;
+        let mut places = Places::ascending(coarse.own(), coarse.others(far.par_iter().copied()));
+        let below = space.fetch_rows(&first, halo, &Places::new(coarse.own(), &far), &mut places)?;
+        let ghosts = places.others.into_owned();
         let columns = own + ghosts.len();
         let down = Arc::new(coarse.halo(comm, &ghosts)?);
         let (p, restriction, marks, sums, next) = match made {
@@ -263,7 +174,7 @@ impl Share {
                 (p, restriction, marks, Some(Sums::new(&down)), None)
             }
         };
-        let prolongation = space.with_rows(&p, &below, columns)?;
+        let prolongation = space.stack(&p, &[below], n + halo.ghosts, columns)?;
         let both = Transfer { prolongation, restriction, coarse: marks };
         Ok(Some((Self { both, nodal: None, sums, down, ghosts, coarse, next }, p, None)))
     }
@@ -289,7 +200,7 @@ impl Share {
         let smooth = rate > 0.0;
         if smooth {
             let rows = agree(comm, nodal.rows_of(&halo.send))?;
-            let GhostRows { ghosts, below } = ghost_rows(comm, halo, &coarse, &rows, &far, size)?;
+            let (ghosts, below) = ghost_rows(comm, halo, &coarse, &rows, &far, size)?;
             let same: Vec<u32> = (0..own as u32).collect();
             let columns = own + ghosts.len();
             let joined = nodal.join(&same, &below, columns, columns);
@@ -297,7 +208,7 @@ impl Share {
             far = ghosts;
         }
         let rows = agree(comm, nodal.rows_of(&halo.send))?;
-        let GhostRows { ghosts, below } = ghost_rows(comm, halo, &coarse, &rows, &far, size)?;
+        let (ghosts, below) = ghost_rows(comm, halo, &coarse, &rows, &far, size)?;
         let columns = own + ghosts.len();
         let used = if smooth { columns } else { own };
         let joined = nodal.join(&coarse.places(&far, &ghosts), &below, columns, used);
@@ -341,37 +252,35 @@ impl Share {
         let Some(sums) = &self.sums else {
             return Ok(Terms { halo: Some(self.down.clone()), ..products });
         };
-        let (own, all) = (self.down.own as u32, (self.down.own + self.ghosts.len()) as u32);
-        let nodes: Vec<u32> = (own..all).collect();
+        let (own, coarse) = (self.down.own as u32, &self.coarse);
+        let columns = Places::new(coarse.own(), &self.ghosts);
+        let known = self.next.as_ref().map_or(&self.ghosts, |(ghosts, _)| ghosts);
+        let mut places = Places::ascending(coarse.own(), known.clone());
         let mut received = Vec::new();
         for (_, a) in &products.terms {
-            let (rows, square) = (space.rows_of(a, &nodes)?, a.block() * a.block());
-            let (coarse, ghosts) = (&self.coarse, &self.ghosts);
-            let number = |j: u32| coarse.number(ghosts, j);
-            let messages = self.down.neighbours.iter();
-            let messages =
-                messages.map(|n| (n.rank, FarRows::message(&rows, n.receive.clone(), square, &number)));
-            let messages = all_to_all(comm, messages)?;
-            let mut far = FarRows::default();
-            for n in &self.down.neighbours {
-                far.take(&mut Reader::new(&messages[n.rank], n.rank), n.send.len(), square)?;
-            }
-            received.push(far);
+            let rows = space.fetch_rows(a, &sums.up, &columns, &mut places)?;
+            received.push((rows, places.others.to_vec()));
         }
         if self.next.is_none() {
-            let all = self.ghosts.par_iter().chain(received.par_iter().flat_map(|far| &far.col)).copied();
-            let ghosts = self.coarse.others(all);
-            let halo = Arc::new(self.coarse.halo(comm, &ghosts)?);
+            let ghosts = places.others.into_owned();
+            let halo = Arc::new(coarse.halo(comm, &ghosts)?);
             self.next = Some((ghosts, halo));
         }
         let Some((ghosts, halo)) = &self.next else { return Ok(products) };
         let columns = halo.own + halo.ghosts;
-        let places: Vec<u32> =
-            (0..own).chain(self.ghosts.iter().map(|&number| self.coarse.place(ghosts, number))).collect();
+        let in_order = |a: &Bsr, numbers: &[u64]| -> Result<Bsr> {
+            let place = |&number: &u64| coarse.place(ghosts, number);
+            space.renumbered(a, &(0..own).chain(numbers.iter().map(place)).collect::<Vec<u32>>(), columns)
+        };
         let mut terms = Vec::new();
-        for ((c, a), far) in products.terms.iter().zip(&received) {
-            let below = far.placed(a.block() * a.block(), |number| self.coarse.place(ghosts, number));
-            let stacked = space.with_rows(&space.renumbered(a, &places, columns)?, &below, columns)?;
+        for ((c, a), (mut far, numbers)) in products.terms.iter().zip(received) {
+            // A further term may have added ghosts.
+            if numbers.len() < ghosts.len() {
+                far = in_order(&far, &numbers)?;
+            }
+            let a = in_order(a, &self.ghosts)?;
+            let rows = a.block_rows() + far.block_rows();
+            let stacked = space.stack(&a, &[far], rows, columns)?;
             let mut sum = space.sums_of_rows(&sums.matrix, &stacked)?;
             self.nodal.as_ref().map_or(Ok(()), |nodal| nodal.fill_diagonal(&mut sum))?;
             terms.push((c.clone(), Cow::Owned(sum)));
@@ -381,54 +290,23 @@ impl Share {
 
     /// Returns the whole coarse level, on every rank. Collective.
     pub fn whole<S: Coarsen>(&self, space: &S, own: &Terms) -> Result<Terms<'static>> {
-        let comm = space.comm();
         let Some((ghosts, _)) = &self.next else { return Ok(own_terms(own)) };
+        let (coarse, n, (gather, halo)) = (&self.coarse, self.coarse.all(), self.gathering(space)?);
+        let columns = Places::new(coarse.own(), ghosts);
+        let others: Vec<u64> = (0..n as u64).filter(|number| !coarse.own().contains(number)).collect();
+        let mut places = Places::ascending(coarse.own(), others);
+        let ghosts = ghosts.iter().map(|&number| coarse.place(&places.others, number));
+        let own_places: Vec<u32> = (0..coarse.count() as u32).chain(ghosts).collect();
         let mut terms = Vec::new();
         for (c, a) in &own.terms {
-            terms.push((c.clone(), Cow::Owned(self.whole_matrix(comm, ghosts, a)?)));
+            let below = space.fetch_rows(a, &halo, &columns, &mut places)?;
+            let all = space.stack(&space.renumbered(a, &own_places, n)?, &[below], n, n)?;
+            // The rows of all ranks, one rank after the other.
+            let numbers: Vec<u32> = (0..n as u32).map(|place| places.number(place) as u32).collect();
+            let sorted = space.sums_of_rows(&gather, &space.renumbered(&all, &numbers, n)?)?;
+            terms.push((c.clone(), Cow::Owned(sorted)));
         }
         Ok(Terms { terms, halo: None })
-    }
-
-    /// Gathers the rows of all ranks, one rank after the other. Collective.
-    fn whole_matrix(&self, comm: &dyn Communicator, ghosts: &[u64], a: &Bsr) -> Result<Bsr> {
-        let coarse = &self.coarse;
-        let (n, square) = (coarse.all(), a.block() * a.block());
-        let (own_col, own_values) = (a.col(), a.values());
-        let number = |j: u32| coarse.number(ghosts, j) as u32;
-        let mut message = MessageBuilder::new(4 * a.block_rows() + (4 + 8 * square) * own_col.len());
-        message.put_lengths(a.row_ptr());
-        message.put_each(own_col, &number);
-        message.put(own_values);
-        let messages = to_others(comm, message.bytes())?;
-        let (mut row_ptr, mut parts) = (vec![0], Vec::new());
-        for (rank, bytes) in messages.iter().enumerate() {
-            let mut from = Reader::new(bytes, rank);
-            let rows = (coarse.begins[rank + 1] - coarse.begins[rank]) as usize;
-            let (lengths, entries) = match rank == comm.rank() {
-                true => (a.row_ptr().windows(2).map(|w| (w[1] - w[0]) as u32).collect(), own_col.len()),
-                false => from.lengths(rows)?,
-            };
-            for &length in &lengths {
-                row_ptr.push(row_ptr[row_ptr.len() - 1] + length as usize);
-            }
-            parts.push((lengths, entries, from));
-        }
-        let all = row_ptr[n];
-        let (mut all_col, mut all_values) = (vec![0; all], vec![0.0; all * square]);
-        let (mut col, mut values) = (&mut all_col[..], &mut all_values[..]);
-        for (rank, (lengths, entries, mut from)) in parts.into_iter().enumerate() {
-            let to_col = col.split_off_mut(..entries).unwrap_or_default();
-            let to = values.split_off_mut(..entries * square).unwrap_or_default();
-            if rank == comm.rank() {
-                // Own rows are read in place, without a message.
-                fill_ascending(&lengths, square, |p| number(own_col[p]), |k| own_values[k], to_col, to);
-            } else {
-                let (col, values) = (from.array::<u32>(entries)?, from.array::<f64>(entries * square)?);
-                fill_ascending(&lengths, square, |p| col.at(p), |k| values.at(k), to_col, to);
-            }
-        }
-        Ok(Bsr::from_storage(a.block(), Storage::host(n, n, row_ptr, all_col, all_values)))
     }
 
     /// Returns the global numbers of the coarse nodes that are columns of P.
@@ -449,30 +327,22 @@ impl Share {
     }
 }
 
-/// Sends one message to all other ranks, and returns theirs.
-fn to_others(comm: &dyn Communicator, message: Vec<u8>) -> Result<Vec<Vec<u8>>> {
-    let mut messages = vec![Vec::new(); comm.size()];
-    let others: Vec<usize> = (0..comm.size()).filter(|&rank| rank != comm.rank()).collect();
-    if let Some((last, others)) = others.split_last() {
-        others.iter().for_each(|&rank| messages[rank] = message.clone());
-        messages[*last] = message;
-    }
-    comm.all_to_all(messages)
-}
-
-/// Returns true if coarsening ignores couplings between ranks. Collective.
-fn is_local(comm: &dyn Communicator, border: Border, halo: &Halo) -> Result<bool> {
-    // With 252³ nodes in slabs on each of two GPUs, 0.4 % of the nodes are ghosts. Two levels below, some
-    // thousands of 46,000 coarse points are ghosts. If coarsening ignores couplings there too, a solve takes
-    // 19 iterations instead of 17, and 289 ms instead of 308 ms in one process
-    // (bench/runs/2026-11-23-h200x2-levels/borders.json).
-    let long = halo.ghosts > LONG_BORDER;
-    let mut wide = [f64::from(u8::from(long)), f64::from(u8::from(halo.ghosts * FEW_GHOSTS > halo.own))];
-    comm.sum(&mut wide)?;
-    Ok(match border {
-        Border::Auto => wide[0] > 0.0 && wide[1] == 0.0,
-        border => border == Border::Local,
-    })
+/// Exchanges rows of P that were built from near-null vectors. `rows` has those of the halo's `send`; their
+/// columns are own coarse nodes, followed by those with the numbers `far`. An entry has `size` numbers.
+/// Returns the numbers of the coarse nodes of other ranks that are columns of P, and the rows of ghosts.
+/// Collective.
+fn ghost_rows(
+    comm: &dyn Communicator,
+    halo: &Halo,
+    coarse: &Runs,
+    rows: &Rows,
+    far: &[u64],
+    size: usize,
+) -> Result<(Vec<u64>, Rows)> {
+    let mut places = Places::ascending(coarse.own(), far);
+    let columns = Places::new(coarse.own(), far);
+    let below = by_host(comm, rows, size, halo, &columns, &mut places)?;
+    Ok((places.others.into_owned(), below))
 }
 
 /// Returns the number of layers of other ranks' rows that a rank needs to compute the P of a single rank for
