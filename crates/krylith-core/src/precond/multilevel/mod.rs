@@ -102,7 +102,8 @@ pub struct Coarsening {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Border {
-    /// [`Global`](Self::Global).
+    /// [`Local`](Self::Local) on levels where borders between ranks are long but have only a small share of
+    /// the nodes, else [`Global`](Self::Global).
     #[default]
     Auto,
     /// Coarsening uses these couplings, and gives the coarse points and P that a single rank would compute.

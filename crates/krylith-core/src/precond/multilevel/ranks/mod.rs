@@ -8,8 +8,9 @@
 //! add the contributions. `level.rs` restricts and interpolates vectors. It gathers the first small level on
 //! all ranks. From there on each rank computes alone, with bitwise equal results.
 //!
-//! With `Border::Local` each rank coarsens only among its own nodes (`local_transfer`). P and R then work as
-//! on one rank. Ranks exchange only the rows of P that belong to ghosts.
+//! If borders between ranks are long but have only a small share of the nodes (`Border`), each rank coarsens
+//! only among its own nodes (`local_transfer`). P and R then work as on one rank. Ranks exchange only the
+//! rows of P that belong to ghosts.
 //!
 //! With near-null vectors each rank forms aggregates among its own nodes. Ranks exchange the rows of the
 //! tentative T that belong to ghosts, so that P = (I − ω D⁻¹A) T is smoothed across borders.
