@@ -191,7 +191,7 @@ impl<'a> Neighbourhood<'a> {
     }
 
     /// Returns the number of own nodes in [`send`](Self::send) that go to each rank.
-    pub(crate) fn counts(&self) -> Vec<usize> {
+    pub fn counts(&self) -> Vec<usize> {
         let mut counts = vec![0; self.comm.size()];
         self.links.iter().for_each(|&(rank, count, _)| counts[rank] = count);
         counts
@@ -199,7 +199,7 @@ impl<'a> Neighbourhood<'a> {
 
     /// Returns the position of each far node among values that arrive rank by rank. `begins` has the first
     /// position of each rank.
-    pub(crate) fn arrivals(&self, begins: &[usize]) -> Vec<u32> {
+    pub fn arrivals(&self, begins: &[usize]) -> Vec<u32> {
         let mut order = vec![0; self.far.len()];
         for (rank, _, places) in &self.links {
             let from = begins[*rank] as u32..;
