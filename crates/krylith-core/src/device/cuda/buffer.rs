@@ -164,6 +164,11 @@ impl Device {
         Ok(buffer)
     }
 
+    /// Returns this pool's unused memory to the driver.
+    pub(super) fn trim_pool(&self) {
+        self.pool.trim(0);
+    }
+
     /// Lets GPU `ordinal` read and write memory of this device's pool.
     ///
     /// # Errors

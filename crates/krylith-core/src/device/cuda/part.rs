@@ -151,10 +151,11 @@ impl RunOnDevice {
             let storage = Storage::device(rows, nodes, count, to);
             own.push((c.clone(), Cow::Owned(Bsr::from_storage(a.block(), storage))));
         }
-        // Free copies in global numbering here. The set-up that follows takes its memory from the same pool,
-        // which reuses theirs once this stream is done.
+        // Free copies in global numbering here and return their memory to the driver: later users of the new
+        // arrays have other streams and memory pools, and could not reuse it.
         drop(raw);
         device.wait()?;
+        device.trim_pool();
         Ok((made, Terms { terms: own, halo: None }))
     }
 
