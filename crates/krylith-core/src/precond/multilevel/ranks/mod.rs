@@ -51,13 +51,13 @@ pub(super) fn local_transfer<S: Coarsen>(
     level: usize,
 ) -> Result<Option<Transfer>> {
     let made = space.own_couplings(couplings, own).and_then(|own| space.transfer(&own, how, level));
-    let made = agree(comm, made)?;
-    let stay = made.as_ref().map_or(0, |made| made.prolongation.block_columns());
-    if !some_stay(comm, stay, own)? {
-        return Ok(None);
-    }
     // If other ranks can coarsen but this rank cannot, it keeps all of its nodes.
-    Ok(Some(made.unwrap_or_else(|| unchanged(own))))
+    let made = made.and_then(|made| match made {
+        Some(made) => Ok((made.prolongation.block_columns(), made)),
+        None => Ok((0, unchanged(space, own)?)),
+    });
+    let (stay, made) = agree(comm, made)?;
+    Ok(some_stay(comm, stay, own)?.then_some(made))
 }
 
 /// Computes T from near-null vectors and the couplings among own nodes. Collective.
@@ -84,9 +84,10 @@ pub(super) fn local_near_null_transfer<S: Coarsen>(
 }
 
 /// Returns a transfer that keeps every node.
-pub(super) fn unchanged(nodes: usize) -> Transfer {
-    let identity = rows::identity(nodes);
-    Transfer { prolongation: identity.clone(), restriction: identity, coarse: Vec::new() }
+pub(super) fn unchanged<S: Coarsen>(space: &S, nodes: usize) -> Result<Transfer> {
+    // The first rows are all rows, in the memory of the device.
+    let identity = space.first_rows(&rows::identity(nodes), nodes, nodes)?;
+    Ok(Transfer { prolongation: identity.clone(), restriction: identity, coarse: Vec::new() })
 }
 
 /// Returns true if some, but not all, nodes of all ranks are coarse points. On this rank `stay` of the `own`

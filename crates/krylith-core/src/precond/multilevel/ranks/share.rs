@@ -136,7 +136,7 @@ impl Share {
         let (comm, halo) = (space.comm(), fine.halo);
         let n = fine.terms.block_rows();
         let made = match how {
-            None => Made::Local(unchanged(n)),
+            None => Made::Local(agree(comm, unchanged(space, n))?),
             Some(how) => match made(space, fine, how)? {
                 None => return Ok(None),
                 Some(made) => made,
