@@ -22,7 +22,7 @@ pub(crate) trait Bricks: Sync {
     /// Returns the numbers of own nodes.
     fn own(&self) -> Range<usize>;
     /// Calls `f(j, block)` for the blocks of row `i`, columns ascending.
-    fn row(&self, i: usize, f: &mut dyn FnMut(usize, &[f64]));
+    fn row(&self, i: usize, f: impl FnMut(usize, &[f64]));
     /// Appends the right-hand side of node `i`.
     fn load(&self, i: usize, to: &mut Vec<f64>);
     /// Returns the place of node `i`.
@@ -36,6 +36,7 @@ pub(crate) fn position(i: usize, [nx, ny, _]: [usize; 3]) -> [usize; 3] {
 
 /// Calls `f` with the bricks that contain both nodes, ascending: the lowest node of the brick, and the
 /// corners `from` and `to` in it. The grid has these numbers of nodes.
+#[inline]
 pub(crate) fn common(
     from: [usize; 3],
     to: [usize; 3],
@@ -91,7 +92,7 @@ fn rows<P: Bricks>(of: &P) -> (Vec<usize>, Vec<u64>, Vec<f64>) {
         .map(|rows| {
             let (mut ends, mut col, mut values) = (Vec::new(), Vec::new(), Vec::new());
             for i in rows {
-                of.row(i, &mut |j, block| {
+                of.row(i, |j, block| {
                     col.push(j as u64);
                     values.extend_from_slice(block);
                 });

@@ -79,7 +79,7 @@ impl Bricks for Bar {
     fn own(&self) -> Range<usize> {
         self.own.clone()
     }
-    fn row(&self, i: usize, f: &mut dyn FnMut(usize, &[f64])) {
+    fn row(&self, i: usize, mut f: impl FnMut(usize, &[f64])) {
         let at = position(i, self.nodes);
         if at[0] == 0 {
             let mut block = [0.0; B * B];

@@ -118,7 +118,7 @@ impl Bricks for Supg {
     fn own(&self) -> Range<usize> {
         self.own.clone()
     }
-    fn row(&self, i: usize, f: &mut dyn FnMut(usize, &[f64])) {
+    fn row(&self, i: usize, mut f: impl FnMut(usize, &[f64])) {
         let (at, [nx, ny, _]) = (self.position(i), self.unknowns);
         let range = |axis: usize| (at[axis] - 1).max(1)..=(at[axis] + 1).min(self.unknowns[axis]);
         for z in range(2) {
