@@ -14,7 +14,7 @@ pub use assign::{assign, assign_planes};
 pub(crate) use boxes::layer;
 pub use boxes::{boxes_fit, slabs_fit};
 
-use super::{adjacency::Adjacency, contiguous, curve, multilevel};
+use super::{adjacency::Adjacency, contiguous, curve, multilevel, search::from_far_nodes};
 use crate::matrix::Bsr;
 use crate::operator::Terms;
 use crate::{Error, Result};
@@ -569,32 +569,5 @@ fn breadth_first(graph: &Adjacency, nodes: &[u32]) -> Vec<u32> {
         col.extend(graph.neighbours(i).iter().filter_map(|&j| local(j)).map(|k| k as u32));
         ptr.push(col.len());
     }
-    let mut seen = vec![0u32; nodes.len()];
-    let mut order: Vec<u32> = Vec::with_capacity(nodes.len());
-    for root in 0..nodes.len() as u32 {
-        if seen[root as usize] == u32::MAX {
-            continue;
-        }
-        let begin = order.len();
-        let mut start = root;
-        // Restart twice from the last node found, to reach a peripheral node.
-        for mark in [1, 2, u32::MAX] {
-            order.truncate(begin);
-            order.push(start);
-            seen[start as usize] = mark;
-            let mut next = begin;
-            while next < order.len() {
-                let i = order[next] as usize;
-                next += 1;
-                for &j in &col[ptr[i]..ptr[i + 1]] {
-                    if seen[j as usize] != mark {
-                        seen[j as usize] = mark;
-                        order.push(j);
-                    }
-                }
-            }
-            start = order[order.len() - 1];
-        }
-    }
-    order.into_iter().map(|k| nodes[k as usize]).collect()
+    from_far_nodes(&ptr, &col).into_iter().map(|k| nodes[k as usize]).collect()
 }

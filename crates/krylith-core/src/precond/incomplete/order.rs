@@ -24,6 +24,7 @@
 //!    Cuthill–McKee order is computed. It is used if it halves the profile or the number of levels.
 
 use super::fill::Pattern;
+use crate::partition::from_far_nodes;
 
 /// Returns the order of elimination, or `None` for the natural order. `levels` belong to the natural order,
 /// and no entry is farther than `width` from the diagonal.
@@ -109,34 +110,7 @@ pub(in crate::precond) fn reverse_cuthill_mckee(pattern: &Pattern) -> Vec<u32> {
     for i in 0..n {
         neighbours[ptr[i]..ptr[i + 1]].sort_unstable_by_key(|&j| (degree(j), j));
     }
-    const DONE: u8 = 3;
-    let mut seen = vec![0u8; n];
-    let mut order: Vec<u32> = Vec::with_capacity(n);
-    for root in 0..n as u32 {
-        if seen[root as usize] == DONE {
-            continue;
-        }
-        let (begin, mut start) = (order.len(), root);
-        // The last node of a search is far from its start. So the second and third searches start at the last
-        // node of the search before, and the order of the third is kept.
-        for mark in 1..=DONE {
-            order.truncate(begin);
-            order.push(start);
-            seen[start as usize] = mark;
-            let mut at = begin;
-            while at < order.len() {
-                let i = order[at] as usize;
-                at += 1;
-                for &j in &neighbours[ptr[i]..ptr[i + 1]] {
-                    if seen[j as usize] != mark {
-                        seen[j as usize] = mark;
-                        order.push(j);
-                    }
-                }
-            }
-            start = order[order.len() - 1];
-        }
-    }
+    let mut order = from_far_nodes(&ptr, &neighbours);
     order.reverse();
     order
 }

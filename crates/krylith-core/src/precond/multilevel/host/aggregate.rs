@@ -17,6 +17,7 @@ use super::super::{Coarsening, Transfer};
 use super::FINE;
 use super::around::Around;
 use super::galerkin::{Row, galerkin, transpose};
+use super::near_null::count;
 use super::parallel::{Rows, Scratch, assemble, bounds, each, fill, map};
 use super::split::{SEED, numbers, pieces_of, runs};
 use crate::Result;
@@ -194,11 +195,12 @@ pub fn by_independent_set(
             });
         });
     }
+    if around.is_alone() {
+        let of = numbered(pool, &rows, &member);
+        return Ok(Aggregates { own: count(&of), of, roots: Vec::new() });
+    }
     let roots = numbers(pool, &rows, |i| member[i].load(Relaxed) as usize == i);
     let own = roots[..own].iter().filter(|&&number| number != FINE).count();
-    if around.is_alone() {
-        return Ok(Aggregates { of: numbered(pool, &rows, &member), own, roots: Vec::new() });
-    }
     let of = |i: usize| roots.get(member[i].load(Relaxed) as usize).copied().unwrap_or(FINE);
     Ok(Aggregates { of: each(pool, n, 16 * n, of), own, roots })
 }
