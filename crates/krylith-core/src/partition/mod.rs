@@ -46,9 +46,9 @@ pub use grid::{BoxesOfRuns, Stencil};
 pub use partitioner::{Partition, Partitioner, contiguous};
 pub(crate) use partitioner::{nearest, runs};
 pub use quality::{Quality, Share};
-#[cfg(feature = "cuda")]
 pub(crate) use search::from_far_nodes;
 pub use split::split;
+#[cfg(feature = "cuda")]
 pub(crate) use subdomains::layer;
 pub(crate) use subdomains::of_whole_on;
 pub use subdomains::{
