@@ -22,6 +22,7 @@ mod replicated;
 mod share;
 mod structure;
 mod term_values;
+mod transposed;
 mod whole_rows;
 
 pub use format::Format;
@@ -38,6 +39,7 @@ pub use share::ShareSpec;
 pub use structure::Structure;
 pub use term_values::TermValues;
 pub(crate) use term_values::{HostTerms, check_count};
+pub use transposed::Transposed;
 pub(crate) use whole_rows::{Collecting, WholeRows, whole_diagonal};
 
 use crate::Result;
@@ -148,8 +150,23 @@ pub trait LinearOperator<S: Space> {
         Ok(false)
     }
 
+    /// Returns true if [`apply_transpose`](Self::apply_transpose) is supported. A fixed linear map should
+    /// support it. A map that is not linear, or differs from call to call, has no transpose.
+    fn has_transpose(&self) -> bool {
+        false
+    }
+
+    /// Computes `y ← Aᵀ x`. Asynchronous on a GPU; allocates nothing. A preconditioner must have been
+    /// [prepared](crate::precond::Preconditioner::prepare_transpose) for it.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the operator has no transpose.
+    fn apply_transpose(&self, _space: &S, _x: &S::Vector, _y: &mut S::Vector) -> Result<()> {
+        Err(no_transpose("this operator"))
+    }
+
     /// Returns a key that changes when work that was recorded with this operator becomes invalid, because
-    /// buffers or kernels have changed.
+    /// buffers or kernels have changed. It covers both directions.
     ///
     /// New values in the same buffers keep the key.
     fn key(&self) -> u64;
@@ -199,6 +216,12 @@ macro_rules! behind {
             ) -> Result<bool> {
                 (**self).residual(space, b, x, r, m)
             }
+            fn has_transpose(&self) -> bool {
+                (**self).has_transpose()
+            }
+            fn apply_transpose(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+                (**self).apply_transpose(space, x, y)
+            }
             fn key(&self) -> u64 {
                 (**self).key()
             }
@@ -241,6 +264,12 @@ impl<S: Space, T: LinearOperator<S> + ?Sized> LinearOperator<S> for RefCell<T> {
     ) -> Result<bool> {
         self.borrow().residual(space, b, x, r, m)
     }
+    fn has_transpose(&self) -> bool {
+        self.borrow().has_transpose()
+    }
+    fn apply_transpose(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        self.borrow().apply_transpose(space, x, y)
+    }
     fn key(&self) -> u64 {
         self.borrow().key()
     }
@@ -253,6 +282,19 @@ impl<S: Space, T: LinearOperator<S> + ?Sized> LinearOperator<S> for RefCell<T> {
     fn sum(&self, space: &S, numbers: &mut [f64]) -> Result<()> {
         self.borrow().sum(space, numbers)
     }
+}
+
+/// The error of an operator that has no transpose.
+pub(crate) fn no_transpose(what: &str) -> crate::Error {
+    crate::Error::Unsupported(format!(
+        "{what} has no transpose; for a solve with Aᵀ use a preconditioner that is a fixed linear map, or \
+         create a solver of the transposed matrix"
+    ))
+}
+
+/// The error of an operator whose transpose was not laid out before its first use.
+pub(crate) fn not_prepared() -> crate::Error {
+    crate::Error::Internal("a transpose is applied that was not prepared".into())
 }
 
 /// Rejects vectors of wrong lengths for a rows×columns product. `x` is the length of the argument, and `y`

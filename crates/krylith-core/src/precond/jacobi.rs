@@ -26,7 +26,7 @@ use crate::{Error, Result};
 ///     y: &mut S::Vector,
 /// ) -> krylith::Result<()> {
 ///     let d = space.prepare_blocks(2, Numbers::from(blocks), Precision::F64)?;
-///     space.multiply_blocks(&d, x, y)
+///     space.multiply_blocks(&d, false, x, y)
 /// }
 /// let mut y = vec![0.0; 2];
 /// multiply(&Cpu::new(2, 1), &[1.0, 2.0, 3.0, 4.0], &vec![1.0, 1.0], &mut y)?;
@@ -40,8 +40,14 @@ pub trait BlockDiagonal: Space {
     fn prepare_blocks(&self, order: usize, blocks: Numbers, precision: Precision) -> Result<Self::Blocks>;
     /// Replaces the numbers of the blocks.
     fn update_blocks(&self, to: &mut Self::Blocks, blocks: Numbers) -> Result<()>;
-    /// `y ← D x`.
-    fn multiply_blocks(&self, blocks: &Self::Blocks, x: &Self::Vector, y: &mut Self::Vector) -> Result<()>;
+    /// Computes `y ← D x`, or `y ← Dᵀ x` if `transposed` is true.
+    fn multiply_blocks(
+        &self,
+        blocks: &Self::Blocks,
+        transposed: bool,
+        x: &Self::Vector,
+        y: &mut Self::Vector,
+    ) -> Result<()>;
     /// Returns the bytes that one application must move.
     fn blocks_bytes(blocks: &Self::Blocks) -> u64;
     /// Computes and inverts the diagonal blocks of a sum of terms on the device; `None` if the host must do
@@ -167,7 +173,13 @@ impl<S: BlockDiagonal> BlockJacobi<S> {
 
 impl<S: BlockDiagonal> LinearOperator<S> for BlockJacobi<S> {
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
-        space.multiply_blocks(&self.blocks, x, y)
+        space.multiply_blocks(&self.blocks, false, x, y)
+    }
+    fn has_transpose(&self) -> bool {
+        true
+    }
+    fn apply_transpose(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        space.multiply_blocks(&self.blocks, true, x, y)
     }
     fn key(&self) -> u64 {
         self.key

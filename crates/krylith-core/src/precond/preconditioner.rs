@@ -1,7 +1,7 @@
 //! The interface between a solver and a preconditioner, and its description for reports.
 
 use crate::Result;
-use crate::operator::{LinearOperator, PointBlock, TermValues, Terms};
+use crate::operator::{LinearOperator, PointBlock, TermValues, Terms, no_transpose};
 use crate::space::Space;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -36,6 +36,20 @@ pub trait Preconditioner<S: Space>: LinearOperator<S> {
     /// # Errors
     /// Values of another shape; values from which the preconditioner cannot be built.
     fn update_values(&mut self, space: &S, terms: &Terms, values: TermValues) -> Result<()>;
+
+    /// Lays out what [`apply_transpose`](LinearOperator::apply_transpose) needs beyond the data of `apply`,
+    /// for the current values, which are those of `terms`. Later updates of values refresh it too. If it is
+    /// laid out already, nothing happens. Nothing is analysed or factorised. Collective.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the preconditioner has no transpose; out of
+    /// device memory.
+    fn prepare_transpose(&mut self, _space: &S, _terms: &Terms) -> Result<()> {
+        match self.has_transpose() {
+            true => Ok(()),
+            false => Err(no_transpose("the preconditioner")),
+        }
+    }
 
     /// Returns the events of the updates since the last call, such as a fallback that replaced the requested
     /// algorithm.

@@ -293,7 +293,7 @@ fn with_diagonal(terms: &Terms, diagonal: &[f64], b: usize) -> Terms<'static> {
 fn blocks_times<S: Coarsen>(space: &S, blocks: &S::Blocks, x: &[f64]) -> Vec<f64> {
     let (mut dx, mut dy) = (space.vector().unwrap(), space.vector().unwrap());
     space.write(x, &mut dx).unwrap();
-    space.multiply_blocks(blocks, &dx, &mut dy).unwrap();
+    space.multiply_blocks(blocks, false, &dx, &mut dy).unwrap();
     let mut y = vec![f64::NAN; x.len()];
     space.read(&dy, &mut y).unwrap();
     y

@@ -420,10 +420,14 @@ impl BlockDiagonal for Plain {
         to.values.iter_mut().for_each(|v| *v = rounded(to.precision, *v));
         Ok(())
     }
-    fn multiply_blocks(&self, d: &Blocks, x: &Vector, y: &mut Vector) -> Result<()> {
+    fn multiply_blocks(&self, d: &Blocks, transposed: bool, x: &Vector, y: &mut Vector) -> Result<()> {
         self.check(d.values.len() / d.order)?;
+        y.0.fill(0.0);
         for (i, row) in d.values.chunks_exact(d.order).enumerate() {
-            y.0[i] = dot(row, &x.0[i / d.order * d.order..]);
+            for (j, v) in (i / d.order * d.order..).zip(row) {
+                let (to, from) = if transposed { (j, i) } else { (i, j) };
+                y.0[to] += v * x.0[from];
+            }
         }
         Ok(())
     }

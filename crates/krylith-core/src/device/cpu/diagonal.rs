@@ -44,7 +44,7 @@ impl BlockDiagonal for Cpu {
             }
         }
     }
-    fn multiply_blocks(&self, d: &CpuBlocks, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
+    fn multiply_blocks(&self, d: &CpuBlocks, transposed: bool, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
         let (m, values) = (d.order, &d.values);
         let count = match values {
             Values::F64(v) => v.len(),
@@ -71,8 +71,8 @@ impl BlockDiagonal for Cpu {
                     // SAFETY: pieces do not overlap.
                     let y = unsafe { y.range(range.start * m..range.end * m) };
                     match values {
-                        Values::F64(v) => multiply(m, &v[at.clone()], x, y, |v| v),
-                        Values::F32(v) => multiply(m, &v[at.clone()], x, y, |v| v as f64),
+                        Values::F64(v) => multiply(m, transposed, &v[at.clone()], x, y, |v| v),
+                        Values::F32(v) => multiply(m, transposed, &v[at.clone()], x, y, |v| v as f64),
                     }
                 },
             ));
@@ -88,15 +88,26 @@ impl BlockDiagonal for Cpu {
     }
 }
 
-/// Multiplies blocks; for common orders the loops have a constant length.
+/// Multiplies blocks, or their transposes; for common orders the loops have a constant length.
 #[inline(always)]
-fn multiply<T: Copy>(m: usize, blocks: &[T], x: &[f64], y: &mut [f64], widen: impl Fn(T) -> f64 + Copy) {
-    match m {
-        1 => blocks.iter().zip(x).zip(y).for_each(|((&d, x), y)| *y = widen(d) * x),
-        2 => multiply_rows(2, blocks, x, y, widen),
-        3 => multiply_rows(3, blocks, x, y, widen),
-        4 => multiply_rows(4, blocks, x, y, widen),
-        _ => multiply_rows(m, blocks, x, y, widen),
+fn multiply<T: Copy>(
+    m: usize,
+    transposed: bool,
+    blocks: &[T],
+    x: &[f64],
+    y: &mut [f64],
+    widen: impl Fn(T) -> f64 + Copy,
+) {
+    match (m, transposed) {
+        (1, _) => blocks.iter().zip(x).zip(y).for_each(|((&d, x), y)| *y = widen(d) * x),
+        (2, false) => multiply_rows(2, blocks, x, y, widen),
+        (3, false) => multiply_rows(3, blocks, x, y, widen),
+        (4, false) => multiply_rows(4, blocks, x, y, widen),
+        (_, false) => multiply_rows(m, blocks, x, y, widen),
+        (2, true) => multiply_columns(2, blocks, x, y, widen),
+        (3, true) => multiply_columns(3, blocks, x, y, widen),
+        (4, true) => multiply_columns(4, blocks, x, y, widen),
+        (_, true) => multiply_columns(m, blocks, x, y, widen),
     }
 }
 
@@ -109,6 +120,18 @@ fn multiply_rows<T: Copy>(m: usize, blocks: &[T], x: &[f64], y: &mut [f64], wide
                 sum += widen(row[c]) * x[c];
             }
             *y = sum;
+        }
+    }
+}
+
+#[inline(always)]
+fn multiply_columns<T: Copy>(m: usize, blocks: &[T], x: &[f64], y: &mut [f64], widen: impl Fn(T) -> f64) {
+    for ((d, x), y) in blocks.chunks_exact(m * m).zip(x.chunks_exact(m)).zip(y.chunks_exact_mut(m)) {
+        y.fill(0.0);
+        for (row, x) in d.chunks_exact(m).zip(x) {
+            for c in 0..m {
+                y[c] += widen(row[c]) * x;
+            }
         }
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 kernels! {
     BLOCK_DIAGONAL in "block_diagonal.cu", |set| orders(set, |order, precision| block_diagonal::of(order, precision).into());
-    fn block_diagonal(halt: At<i32>, nodes: i64, d: Reals, x: At<f64>, y: At<f64>);
+    fn block_diagonal(halt: At<i32>, nodes: i64, transposed: i32, d: Reals, x: At<f64>, y: At<f64>);
 }
 
 kernels! {
@@ -255,7 +255,13 @@ impl BlockDiagonal for Cuda {
         self.wait()
     }
 
-    fn multiply_blocks(&self, d: &CudaBlocks, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
+    fn multiply_blocks(
+        &self,
+        d: &CudaBlocks,
+        transposed: bool,
+        x: &Buffer<f64>,
+        y: &mut Buffer<f64>,
+    ) -> Result<()> {
         if x.len() != d.nodes * d.order || y.len() != x.len() {
             return Err(Error::invalid(format!(
                 "{} diagonal blocks of order {} cannot multiply a vector of {} numbers; expected {} numbers",
@@ -272,6 +278,7 @@ impl BlockDiagonal for Cuda {
         d.function.on(self.device(), d.nodes.div_ceil(nodes), nodes * d.order).run(
             self.halt(),
             d.nodes as i64,
+            transposed as i32,
             d.pointer(),
             x,
             &*y,

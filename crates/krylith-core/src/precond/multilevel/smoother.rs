@@ -318,7 +318,7 @@ impl<S: Coarsen> Smoother<S> {
                 match scalar {
                     Some(d) => on.sweep(smooth_first, &mut room.scalars, [c], [d, b], [&mut *x], [])?,
                     None => {
-                        on.multiply_blocks(blocks, b, x)?;
+                        on.multiply_blocks(blocks, false, b, x)?;
                         if steps[0][1] != 1.0 {
                             on.sweep(smooth_scale, &mut room.scalars, [c], [], [&mut *x], [])?;
                         }
@@ -400,7 +400,7 @@ impl<S: Coarsen> Smoother<S> {
 fn diagonal<S: Coarsen>(on: &S, blocks: &S::Blocks, to: &mut S::Vector) -> Result<()> {
     let (mut ones, mut scalars) = (on.vector()?, on.scalars(1)?);
     on.sweep(smooth_ones, &mut scalars, [], [], [&mut ones], [])?;
-    on.multiply_blocks(blocks, &ones, to)
+    on.multiply_blocks(blocks, false, &ones, to)
 }
 
 /// Returns 1/a_ii of fine points with zeros for coarse points, and the reverse.
@@ -506,7 +506,7 @@ fn step<S: Coarsen>(
         Diagonal::Scalar(d) => d,
         Diagonal::Blocks(blocks) => {
             on.sweep(residual, scalars, [], [b], [&mut *q], [])?;
-            on.multiply_blocks(blocks, q, r)?;
+            on.multiply_blocks(blocks, false, q, r)?;
             return match p.as_mut().filter(|_| keeps || takes) {
                 None => on.sweep(smooth_blocks_alone, scalars, [at_c], [r], [x], []),
                 Some(p) if !takes => on.sweep(smooth_blocks_start, scalars, [at_c], [r], [p, x], []),

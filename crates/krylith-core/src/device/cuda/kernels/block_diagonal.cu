@@ -1,4 +1,5 @@
-// block_diagonal: y = D x with dense blocks of order ORDER on the diagonal (point-block Jacobi).
+// block_diagonal: y = D x, or y = D^T x if transposed is not 0, with dense blocks of order ORDER on the
+// diagonal (point-block Jacobi).
 //
 // Macros: ORDER 1 to 32 (b times s), VALUE double or float (storage; arithmetic is in double).
 // Bytes moved: ORDER * ORDER * sizeof(VALUE) per node, and 16 * ORDER for x and y.
@@ -13,18 +14,22 @@ constexpr int NODES = ORDER >= 8 ? (256 / ORDER / GROUP > 0 ? 256 / ORDER / GROU
 constexpr int THREADS = NODES * ORDER;
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-block_diagonal(const int* halt, long long nodes, const VALUE* __restrict__ d, const double* __restrict__ x, double* __restrict__ y) {
+block_diagonal(const int* halt, long long nodes, int transposed, const VALUE* __restrict__ d, const double* __restrict__ x,
+               double* __restrict__ y) {
     if (halt && *halt) return;
     __shared__ double run[THREADS];
     const long long first = blockIdx.x * (long long)NODES * ORDER, at = first + threadIdx.x;
     const bool own = at < nodes * ORDER;
     const int node = threadIdx.x / ORDER, r = threadIdx.x % ORDER;
     const long long i = blockIdx.x * (long long)NODES + node;
-    const VALUE* from = d + (i / GROUP * ORDER * GROUP + i % GROUP) * ORDER + r;
+    // A thread reads row r of the block, or column r.
+    const long long step = transposed ? 1 : GROUP * ORDER;
+    const VALUE* from = d + (transposed ? ((i / GROUP * ORDER + r) * GROUP + i % GROUP) * ORDER
+                                        : (i / GROUP * ORDER * GROUP + i % GROUP) * ORDER + r);
     VALUE entry[ORDER];
     if (own) {
 #pragma unroll
-        for (int c = 0; c < ORDER; ++c) entry[c] = __ldcs(from + (long long)c * GROUP * ORDER);
+        for (int c = 0; c < ORDER; ++c) entry[c] = __ldcs(from + c * step);
     }
     run[threadIdx.x] = own ? x[at] : 0.0;
     __syncthreads();
