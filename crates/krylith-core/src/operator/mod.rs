@@ -22,6 +22,7 @@ mod replicated;
 mod share;
 mod structure;
 mod term_values;
+mod transpose;
 mod transposed;
 mod whole_rows;
 
@@ -39,6 +40,10 @@ pub use share::ShareSpec;
 pub use structure::Structure;
 pub use term_values::TermValues;
 pub(crate) use term_values::{HostTerms, check_count};
+#[cfg(feature = "cuda")]
+pub(crate) use transpose::Map;
+pub use transpose::TransposedTerms;
+pub(crate) use transpose::turned;
 pub use transposed::Transposed;
 pub(crate) use whole_rows::{Collecting, WholeRows, whole_diagonal};
 
@@ -282,6 +287,17 @@ impl<S: Space, T: LinearOperator<S> + ?Sized> LinearOperator<S> for RefCell<T> {
     fn sum(&self, space: &S, numbers: &mut [f64]) -> Result<()> {
         self.borrow().sum(space, numbers)
     }
+}
+
+/// Computes y ← A x, or y ← Aᵀ x if `turned` is true.
+pub(crate) fn applied<S: Space, A: LinearOperator<S> + ?Sized>(
+    a: &A,
+    turned: bool,
+    space: &S,
+    x: &S::Vector,
+    y: &mut S::Vector,
+) -> Result<()> {
+    if turned { a.apply_transpose(space, x, y) } else { a.apply(space, x, y) }
 }
 
 /// The error of an operator that has no transpose.

@@ -10,13 +10,15 @@
 //! Terms with the same pattern store their values side by side, so that columns are read once. A device
 //! implements [`PointBlockSum`]: it uploads terms, multiplies, and accepts new values and new coefficients.
 
-use super::{Dots, Format, LinearOperator, fresh_key};
+use super::{Dots, Format, LinearOperator, TransposedTerms, fresh_key, not_prepared};
 use crate::halo::Halo;
 use crate::matrix::{Bsr, Csr, Dense, KroneckerSum, StructuralRank};
 use crate::memory::Numbers;
 use crate::space::{Precision, Space};
 use crate::{Error, Result};
 use std::borrow::Cow;
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The terms of a sum, on the host: each has a coefficient (s×s) and a matrix.
@@ -207,6 +209,21 @@ pub trait PointBlockSum: Space {
     fn place<'a>(&self, terms: &Terms<'a>) -> Result<Terms<'a>> {
         Ok(terms.clone())
     }
+    /// Transposes terms, in the memory where they are. Collective if they have a halo.
+    ///
+    /// # Errors
+    /// Out of device memory; a rank that has ended or failed.
+    fn transpose(&self, terms: &Terms) -> Result<TransposedTerms> {
+        TransposedTerms::on_host(self.comm(), terms)
+    }
+    /// Takes the values and coefficients of the same terms after they have changed. Collective if they have a
+    /// halo.
+    ///
+    /// # Errors
+    /// As [`transpose`](Self::transpose).
+    fn transpose_again(&self, terms: &Terms, to: &mut TransposedTerms) -> Result<()> {
+        to.update_on_host(self.comm(), terms)
+    }
     /// Uploads and arranges the terms. Finds the structure inside the blocks, unless `dense` is true.
     fn prepare(&self, terms: &Terms, precision: Precision, dense: bool) -> Result<Self::Product> {
         self.prepare_as(terms, precision, dense, Format::Auto)
@@ -280,6 +297,16 @@ pub struct PointBlock<S: PointBlockSum> {
     b: Option<Dense>,
     /// A and τB as the device last received them. They are kept so that a new τ allocates nothing.
     coefficients: Vec<Dense>,
+    precision: Precision,
+    transpose: Option<Turned<S>>,
+}
+
+/// Aᵀ of a [`PointBlock`].
+struct Turned<S: PointBlockSum> {
+    terms: TransposedTerms,
+    operator: Rc<RefCell<PointBlock<S>>>,
+    /// True if A has got other values since.
+    stale: bool,
 }
 
 impl<S: PointBlockSum> PointBlock<S> {
@@ -326,7 +353,7 @@ impl<S: PointBlockSum> PointBlock<S> {
 
     /// Builds any sum of terms. If `dense` is true, structure inside the blocks is not used.
     pub fn new(space: &S, terms: &Terms, precision: Precision, dense: bool) -> Result<Self> {
-        Self::of(terms, space.prepare(terms, precision, dense)?)
+        Self::of(terms, space.prepare(terms, precision, dense)?, precision)
     }
 
     /// Builds any sum of terms, with a matrix of scalar rows stored in a given format. Collective if the
@@ -336,17 +363,104 @@ impl<S: PointBlockSum> PointBlock<S> {
     /// A format by diagonals for a matrix with more than 32 diagonals or too few entries on them, or for
     /// terms other than one scalar matrix; out of device memory.
     pub fn with_format(space: &S, terms: &Terms, precision: Precision, format: Format) -> Result<Self> {
-        Self::of(terms, space.prepare_as(terms, precision, false, format)?)
+        Self::of(terms, space.prepare_as(terms, precision, false, format)?, precision)
     }
 
     /// Wraps the product that a device prepared for the terms.
-    pub(crate) fn of(terms: &Terms, product: S::Product) -> Result<Self> {
+    pub(crate) fn of(terms: &Terms, product: S::Product, precision: Precision) -> Result<Self> {
         Ok(Self {
             product,
             key: fresh_key(),
             b: None,
             coefficients: terms.terms.iter().map(|t| t.0.clone()).collect(),
+            precision,
+            transpose: None,
         })
+    }
+
+    /// Lays out the product with Aᵀ. `terms` are those of the operator, with its current values. Call this
+    /// function again after new values or coefficients: then they are only gathered. If nothing has changed,
+    /// nothing happens. Collective if the terms have a halo.
+    ///
+    /// # Errors
+    /// Out of device memory; a rank that has ended or failed.
+    ///
+    /// ```
+    /// use krylith::device::Cpu;
+    /// use krylith::{Precision, matrix::Csr, operator::{LinearOperator, PointBlock, Terms}};
+    /// let matrix = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
+    /// let (space, terms) = (Cpu::new(2, 1), Terms::csr(&matrix)?);
+    /// let mut a = PointBlock::new(&space, &terms, Precision::F64, false)?;
+    /// a.prepare_transpose(&space, &terms)?;
+    /// let mut y = vec![0.0; 2];
+    /// a.apply_transpose(&space, &vec![1.0, 2.0], &mut y)?;
+    /// assert_eq!(y, [2.0, 7.0]);
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn prepare_transpose(&mut self, space: &S, terms: &Terms) -> Result<()> {
+        let precision = self.precision;
+        self.prepare_transpose_by(space, terms, |terms| PointBlock::new(space, terms, precision, false))
+    }
+
+    /// Does the same as [`prepare_transpose`](Self::prepare_transpose); `build` makes the operator of Aᵀ.
+    pub(crate) fn prepare_transpose_by(
+        &mut self,
+        space: &S,
+        terms: &Terms,
+        build: impl FnOnce(&Terms) -> Result<Self>,
+    ) -> Result<()> {
+        match &mut self.transpose {
+            None => {
+                let turned = space.transpose(terms)?;
+                let operator = Rc::new(RefCell::new(build(turned.terms())?));
+                self.transpose = Some(Turned { terms: turned, operator, stale: false });
+            }
+            Some(Turned { terms: turned, operator, stale }) if *stale => {
+                space.transpose_again(terms, turned)?;
+                operator.borrow_mut().renew(space, turned.terms())?;
+                *stale = false;
+            }
+            Some(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Returns Aᵀ and its terms, once they are laid out.
+    pub(crate) fn transposed(&self) -> Option<(&TransposedTerms, &Rc<RefCell<PointBlock<S>>>)> {
+        self.transpose.as_ref().map(|turned| (&turned.terms, &turned.operator))
+    }
+
+    /// Sets the values and coefficients of these terms, which have the operator's patterns. New values may
+    /// break the structure that was found inside the blocks. Then the product is built anew, on all ranks
+    /// that share it. Collective if the terms have a halo.
+    ///
+    /// # Errors
+    /// Values of another shape; a value that is not finite; out of device memory.
+    pub(crate) fn renew(&mut self, space: &S, terms: &Terms) -> Result<()> {
+        self.forget_transpose();
+        for (to, (c, _)) in self.coefficients.iter_mut().zip(&terms.terms) {
+            to.clone_from(c);
+        }
+        let mut update = || -> Result<()> {
+            for (t, (_, a)) in terms.terms.iter().enumerate() {
+                space.update_values(&mut self.product, t, a.numbers())?;
+            }
+            space.update_coefficients(&mut self.product, &self.coefficients)
+        };
+        let broken = update().is_err();
+        let anew = if terms.halo.is_some() { space.any(broken)? } else { broken };
+        if anew {
+            self.product = space.prepare(terms, self.precision, false)?;
+            self.key = fresh_key();
+        }
+        Ok(())
+    }
+
+    /// Marks the product with Aᵀ as made from other values.
+    fn forget_transpose(&mut self) {
+        if let Some(turned) = &mut self.transpose {
+            turned.stale = true;
+        }
     }
 
     /// Sets new values of M (term 0) or L (term 1) with the same pattern. Nothing is analysed again.
@@ -370,6 +484,7 @@ impl<S: PointBlockSum> PointBlock<S> {
                 "there is no term {term}; the operator has {terms} terms, counted from 0"
             )));
         }
+        self.forget_transpose();
         space.update_values(&mut self.product, term, values.into())
     }
 
@@ -411,6 +526,7 @@ impl<S: PointBlockSum> PointBlock<S> {
                 (0..from.rows()).for_each(|q| to[(k, q)] = factor * from[(k, q)]);
             }
         }
+        self.forget_transpose();
         space.update_coefficients(&mut self.product, &self.coefficients)
     }
 
@@ -426,6 +542,7 @@ impl<S: PointBlockSum> PointBlock<S> {
 
     /// Returns the product as the device stores it, for updates that are specific to that device.
     pub fn product_mut(&mut self) -> &mut S::Product {
+        self.forget_transpose();
         &mut self.product
     }
 }
@@ -455,8 +572,18 @@ impl<S: PointBlockSum> LinearOperator<S> for PointBlock<S> {
         space.residual(&self.product, b, x, r, m)?;
         Ok(true)
     }
+    fn has_transpose(&self) -> bool {
+        true
+    }
+    fn apply_transpose(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        match &self.transpose {
+            Some(turned) if !turned.stale => turned.operator.borrow().apply(space, x, y),
+            _ => Err(not_prepared()),
+        }
+    }
     fn key(&self) -> u64 {
-        self.key ^ S::product_key(&self.product).rotate_left(16)
+        let turned = self.transpose.as_ref().map_or(0, |turned| turned.operator.key());
+        self.key ^ S::product_key(&self.product).rotate_left(16) ^ turned.rotate_left(32)
     }
     fn bytes(&self) -> u64 {
         S::product_bytes(&self.product)

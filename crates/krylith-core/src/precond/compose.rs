@@ -106,6 +106,15 @@ impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>> LinearOperator<S> for
         self.second.apply(space, x, work)?;
         space.sweep(add, &mut self.scalars.borrow_mut(), [], [work], [y], [])
     }
+    fn has_transpose(&self) -> bool {
+        self.first.has_transpose() && self.second.has_transpose()
+    }
+    fn apply_transpose(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        let work = &mut *self.work.borrow_mut();
+        self.first.apply_transpose(space, x, y)?;
+        self.second.apply_transpose(space, x, work)?;
+        space.sweep(add, &mut self.scalars.borrow_mut(), [], [work], [y], [])
+    }
     fn key(&self) -> u64 {
         joined_key([self.key, self.first.key(), self.second.key()])
     }
@@ -248,27 +257,57 @@ impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>, O: LinearOperator<S>>
     }
 }
 
-impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>, O: LinearOperator<S>> LinearOperator<S>
-    for Multiplicative<S, A, B, O>
-{
-    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+/// Applies an operator or its transpose.
+type Apply<'a, S, V> = &'a dyn Fn(&dyn LinearOperator<S>, &V, &mut V) -> Result<()>;
+
+impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>, O: LinearOperator<S>> Multiplicative<S, A, B, O> {
+    /// Makes the steps of both parts, in this order.
+    fn steps(
+        &self,
+        space: &S,
+        [first, second]: [&dyn LinearOperator<S>; 2],
+        apply: Apply<'_, S, S::Vector>,
+        x: &S::Vector,
+        y: &mut S::Vector,
+    ) -> Result<()> {
         let (rest, correction) = (&mut *self.rest.borrow_mut(), &mut *self.correction.borrow_mut());
         let scalars = &mut *self.scalars.borrow_mut();
-        self.first.apply(space, x, y)?;
-        self.operator.apply(space, y, rest)?;
+        apply(first, x, y)?;
+        apply(&self.operator, y, rest)?;
         match self.back {
             None => space.sweep(residual, scalars, [], [x], [&mut *rest], [])?,
             Some(_) => space.sweep(damp, scalars, OMEGA, [x], [&mut *y, &mut *rest], [])?,
         }
-        self.second.apply(space, rest, correction)?;
+        apply(second, rest, correction)?;
         space.sweep(add, scalars, [], [&*correction], [&mut *y], [])?;
         if self.back.is_some() {
-            self.operator.apply(space, y, rest)?;
+            apply(&self.operator, y, rest)?;
             space.sweep(residual, scalars, [], [x], [&mut *rest], [])?;
-            self.first.apply(space, rest, correction)?;
+            apply(first, rest, correction)?;
             space.sweep(add_damped, scalars, OMEGA, [&*correction], [y], [])?;
         }
         Ok(())
+    }
+}
+
+impl<S: Space, A: LinearOperator<S>, B: LinearOperator<S>, O: LinearOperator<S>> LinearOperator<S>
+    for Multiplicative<S, A, B, O>
+{
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        let apply = |m: &dyn LinearOperator<S>, x: &S::Vector, y: &mut S::Vector| m.apply(space, x, y);
+        self.steps(space, [&self.first, &self.second], &apply, x, y)
+    }
+    fn has_transpose(&self) -> bool {
+        self.first.has_transpose() && self.second.has_transpose() && self.operator.has_transpose()
+    }
+    /// The same steps with transposes. M₂ comes first in the form of two steps.
+    fn apply_transpose(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        let apply =
+            |m: &dyn LinearOperator<S>, x: &S::Vector, y: &mut S::Vector| m.apply_transpose(space, x, y);
+        match self.back {
+            None => self.steps(space, [&self.second, &self.first], &apply, x, y),
+            Some(_) => self.steps(space, [&self.first, &self.second], &apply, x, y),
+        }
     }
     fn key(&self) -> u64 {
         joined_key([self.key, self.first.key(), self.second.key(), self.operator.key()])

@@ -33,7 +33,7 @@ pub(crate) struct Correction<S: PointBlockSum + Gather> {
     pub restriction: PointBlock<S>,
     /// M.
     pub inverse: Box<dyn Preconditioner<S>>,
-    prolongation: Prolongation<S>,
+    pub prolongation: Prolongation<S>,
     /// R x and M R x.
     work: RefCell<[S::Vector; 2]>,
     scalars: RefCell<S::Scalars>,
@@ -71,6 +71,18 @@ impl<S: PointBlockSum + Gather> LinearOperator<S> for Correction<S> {
                 space.scatter(entries, p, y)
             }
         }
+    }
+    fn has_transpose(&self) -> bool {
+        self.inverse.has_transpose()
+    }
+    fn apply_transpose(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        let [r, p] = &mut *self.work.borrow_mut();
+        match &self.prolongation {
+            Prolongation::Matrix(matrix) => matrix.apply_transpose(&self.space, x, r)?,
+            Prolongation::Entries(entries) => space.gather(entries, x, r)?,
+        }
+        self.inverse.apply_transpose(&self.space, r, p)?;
+        self.restriction.apply_transpose(space, p, y)
     }
     fn key(&self) -> u64 {
         let prolongation = match &self.prolongation {

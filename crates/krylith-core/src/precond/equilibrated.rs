@@ -297,23 +297,38 @@ impl<S: Space, P: LinearOperator<S>> Equilibrated<S, P> {
     }
 }
 
-impl<S: Space, P: LinearOperator<S>> LinearOperator<S> for Equilibrated<S, P> {
-    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+impl<S: Space, P: LinearOperator<S>> Equilibrated<S, P> {
+    /// Computes y = L P⁻¹ F x, where `apply` applies P⁻¹ or its transpose, for the scales `[F, L]`.
+    fn between(
+        &self,
+        space: &S,
+        [first, last]: [&S::Vector; 2],
+        apply: &dyn Fn(&P, &S::Vector, &mut S::Vector) -> Result<()>,
+        x: &S::Vector,
+        y: &mut S::Vector,
+    ) -> Result<()> {
         let scalars = &mut *self.scalars.borrow_mut();
         let Some(p) = &self.inner else {
-            return space.sweep(
-                scale_twice,
-                scalars,
-                [],
-                [&self.factors.columns, &self.factors.rows, x],
-                [y],
-                [],
-            );
+            return space.sweep(scale_twice, scalars, [], [last, first, x], [y], []);
         };
         let work = &mut *self.work.borrow_mut();
-        space.sweep(scale_into, scalars, [], [&self.factors.rows, x], [&mut *work], [])?;
-        p.apply(space, work, y)?;
-        space.sweep(scale, scalars, [], [&self.factors.columns], [y], [])
+        space.sweep(scale_into, scalars, [], [first, x], [&mut *work], [])?;
+        apply(p, work, y)?;
+        space.sweep(scale, scalars, [], [last], [y], [])
+    }
+}
+
+impl<S: Space, P: LinearOperator<S>> LinearOperator<S> for Equilibrated<S, P> {
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        let Factors { rows, columns } = &self.factors;
+        self.between(space, [rows, columns], &|p, x, y| p.apply(space, x, y), x, y)
+    }
+    fn has_transpose(&self) -> bool {
+        self.inner.as_ref().is_none_or(|p| p.has_transpose())
+    }
+    fn apply_transpose(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        let Factors { rows, columns } = &self.factors;
+        self.between(space, [columns, rows], &|p, x, y| p.apply_transpose(space, x, y), x, y)
     }
     fn key(&self) -> u64 {
         self.key ^ self.inner.as_ref().map_or(0, |p| p.key().rotate_left(24))

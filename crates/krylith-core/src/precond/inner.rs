@@ -14,7 +14,9 @@
 
 use super::spec::InnerMethod;
 use super::{Preconditioner, SharedOperator};
-use crate::operator::{LinearOperator, PointBlockSum, TermValues, Terms, fresh_key, joined_key};
+use crate::operator::{
+    LinearOperator, PointBlockSum, TermValues, Terms, applied, fresh_key, joined_key, no_transpose,
+};
 use crate::space::{FLAGS, sweep_bound as sweep};
 use crate::{Result, steps, sweeps};
 use std::cell::RefCell;
@@ -185,6 +187,30 @@ impl<S: PointBlockSum> Inner<S> {
         Ok([low.min(0.99 * high), high])
     }
 
+    /// Computes x ← p(M⁻¹A) M⁻¹ b, or the transpose of that.
+    fn polynomial(
+        &self,
+        space: &S,
+        turned: bool,
+        b: &S::Vector,
+        x: &mut S::Vector,
+        [r, z, p, q]: &mut [S::Vector; 4],
+        scalars: &mut S::Scalars,
+    ) -> Result<()> {
+        for (k, [previous, fresh]) in self.coefficients.iter().copied().enumerate() {
+            if k == 0 {
+                applied(&*self.inverse, turned, space, b, z)?;
+                space.sweep(inner_first, scalars, [fresh], [&*z], [&mut *p, &mut *x], [])?;
+                continue;
+            }
+            applied(&self.operator, turned, space, x, q)?;
+            space.sweep(inner_residual, scalars, [], [b, &*q], [&mut *r], [])?;
+            applied(&*self.inverse, turned, space, r, z)?;
+            space.sweep(inner_next, scalars, [previous, fresh], [&*z], [&mut *p, &mut *x], [])?;
+        }
+        Ok(())
+    }
+
     /// One iteration of CG: x and r move along a new direction.
     fn cg_step(
         &self,
@@ -250,19 +276,18 @@ impl<S: PointBlockSum> LinearOperator<S> for Inner<S> {
             }
             return Ok(());
         }
-        let [r, z, p, q] = work;
-        for (k, [previous, fresh]) in self.coefficients.iter().copied().enumerate() {
-            if k == 0 {
-                self.inverse.apply(space, b, z)?;
-                space.sweep(inner_first, scalars, [fresh], [&*z], [&mut *p, &mut *x], [])?;
-                continue;
-            }
-            self.operator.apply(space, x, q)?;
-            space.sweep(inner_residual, scalars, [], [b, &*q], [&mut *r], [])?;
-            self.inverse.apply(space, r, z)?;
-            space.sweep(inner_next, scalars, [previous, fresh], [&*z], [&mut *p, &mut *x], [])?;
+        self.polynomial(space, false, b, x, work, scalars)
+    }
+    fn has_transpose(&self) -> bool {
+        self.method == InnerMethod::Chebyshev && self.inverse.has_transpose()
+    }
+    /// The same polynomial of the transposes.
+    fn apply_transpose(&self, space: &S, b: &S::Vector, x: &mut S::Vector) -> Result<()> {
+        if self.method != InnerMethod::Chebyshev {
+            return Err(no_transpose("an inner solve by CG"));
         }
-        Ok(())
+        let (work, scalars) = (&mut *self.work.borrow_mut(), &mut *self.scalars.borrow_mut());
+        self.polynomial(space, true, b, x, work, scalars)
     }
     fn key(&self) -> u64 {
         joined_key([self.key, self.operator.key(), self.inverse.key()])
@@ -282,6 +307,13 @@ impl<S: PointBlockSum> Preconditioner<S> for Inner<S> {
     fn update_values(&mut self, space: &S, terms: &Terms, values: TermValues) -> Result<()> {
         self.inverse.update_values(space, terms, values)?;
         self.prepare(space)
+    }
+    fn prepare_transpose(&mut self, space: &S, terms: &Terms) -> Result<()> {
+        if !self.has_transpose() {
+            return Err(no_transpose("an inner solve by CG"));
+        }
+        self.operator.borrow_mut().prepare_transpose(space, terms)?;
+        self.inverse.prepare_transpose(space, terms)
     }
     fn take_events(&mut self) -> Vec<String> {
         self.inverse.take_events()

@@ -178,7 +178,18 @@ impl<S: Space> LinearOperator<S> for SparseLu {
         let work = &mut *self.work.borrow_mut();
         space.read(x, &mut work.x)?;
         self.pinned.iter().for_each(|&u| work.x[u] = 0.0);
-        self.factors.solve(work)?;
+        self.factors.solve(false, work)?;
+        space.write(&work.x, y)
+    }
+    fn has_transpose(&self) -> bool {
+        true
+    }
+    fn apply_transpose(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        let work = &mut *self.work.borrow_mut();
+        space.read(x, &mut work.x)?;
+        // Pinned unknowns are coupled to no others, in either direction.
+        self.pinned.iter().for_each(|&u| work.x[u] = 0.0);
+        self.factors.solve(true, work)?;
         space.write(&work.x, y)
     }
     fn key(&self) -> u64 {

@@ -36,6 +36,7 @@ pub struct NullSpace<S: Space, P: LinearOperator<S> = Box<dyn LinearOperator<S>>
     count: usize,
     // Dot products stay on the device with the vectors, so that nothing is copied to the host.
     scalars: RefCell<S::Scalars>,
+    work: RefCell<S::Vector>,
     inner: Option<P>,
     bytes: u64,
     key: u64,
@@ -87,7 +88,8 @@ impl<S: Space, P: LinearOperator<S>> NullSpace<S, P> {
             space.append(&mut basis, j, &mut x, &mut scalars, k + 1)?;
         }
         let bytes = 8 * (2 * k as u64 + 3) * space.len() as u64;
-        Ok(Self { basis, count: k, scalars: RefCell::new(scalars), inner, bytes, key: fresh_key() })
+        let (scalars, work) = (RefCell::new(scalars), RefCell::new(x));
+        Ok(Self { basis, count: k, scalars, work, inner, bytes, key: fresh_key() })
     }
 
     /// Returns the inner preconditioner, to refresh its values.
@@ -105,6 +107,19 @@ impl<S: Space, P: LinearOperator<S>> LinearOperator<S> for NullSpace<S, P> {
         let scalars = &mut *self.scalars.borrow_mut();
         space.project(&self.basis, 0..self.count, y, scalars, 0)?;
         space.subtract(&self.basis, 0..self.count, y, scalars, 0, None)
+    }
+    fn has_transpose(&self) -> bool {
+        self.inner.as_ref().is_none_or(|p| p.has_transpose())
+    }
+    /// y = P⁻ᵀ (I − N Nᵀ) x.
+    fn apply_transpose(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        let scalars = &mut *self.scalars.borrow_mut();
+        let mut work = self.work.borrow_mut();
+        let to = if self.inner.is_some() { &mut *work } else { &mut *y };
+        space.copy(x, to)?;
+        space.project(&self.basis, 0..self.count, to, scalars, 0)?;
+        space.subtract(&self.basis, 0..self.count, to, scalars, 0, None)?;
+        self.inner.as_ref().map_or(Ok(()), |p| p.apply_transpose(space, &work, y))
     }
     fn key(&self) -> u64 {
         self.key ^ self.inner.as_ref().map_or(0, |p| p.key().rotate_left(24))

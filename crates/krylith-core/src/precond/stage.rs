@@ -120,6 +120,16 @@ impl<S: PointBlockSum> Coupling<S> {
         Ok(Some(Self { product: PointBlock::new(space, &part, precision, false)?, terms: kept }))
     }
 
+    /// Lays out the product with the transpose, for the terms and coefficients of P.
+    ///
+    /// # Errors
+    /// As [`PointBlock::prepare_transpose`].
+    pub fn prepare_transpose(&mut self, space: &S, terms: &Terms, lower: &[Dense]) -> Result<()> {
+        let part = |&t: &usize| (strictly_lower(&lower[t]), Cow::Borrowed(&*terms.terms[t].1));
+        let part = Terms { terms: self.terms.iter().map(part).collect(), halo: terms.halo.clone() };
+        self.product.prepare_transpose(space, &part)
+    }
+
     /// Takes new coefficients of P and new values.
     ///
     /// # Errors

@@ -36,6 +36,7 @@ pub(crate) struct Untouched<S: Space, P: LinearOperator<S>> {
     /// 0 at these unknowns, 1 elsewhere.
     mask: S::Vector,
     scalars: RefCell<S::Scalars>,
+    work: RefCell<S::Vector>,
     inner: Option<P>,
     bytes: u64,
     key: u64,
@@ -50,7 +51,8 @@ impl<S: Space, P: LinearOperator<S>> Untouched<S, P> {
         let mut scalars = space.scalars(1)?;
         space.write_scalars(&mut scalars, 0, &[0.0], &[0; FLAGS])?;
         let bytes = 24 * space.len() as u64;
-        Ok(Self { mask, scalars: RefCell::new(scalars), inner, bytes, key: fresh_key() })
+        let (scalars, work) = (RefCell::new(scalars), RefCell::new(space.vector()?));
+        Ok(Self { mask, scalars, work, inner, bytes, key: fresh_key() })
     }
 }
 
@@ -61,6 +63,17 @@ impl<S: Space, P: LinearOperator<S>> LinearOperator<S> for Untouched<S, P> {
             Some(p) => p.apply(space, x, y)?,
         }
         space.sweep(zero_where_masked, &mut self.scalars.borrow_mut(), [], [&self.mask], [y], [])
+    }
+    fn has_transpose(&self) -> bool {
+        self.inner.as_ref().is_none_or(|p| p.has_transpose())
+    }
+    /// y = P⁻ᵀ applied to x with zeros at the masked unknowns.
+    fn apply_transpose(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        let (scalars, mut work) = (&mut *self.scalars.borrow_mut(), self.work.borrow_mut());
+        let to = if self.inner.is_some() { &mut *work } else { &mut *y };
+        space.copy(x, to)?;
+        space.sweep(zero_where_masked, scalars, [], [&self.mask], [&mut *to], [])?;
+        self.inner.as_ref().map_or(Ok(()), |p| p.apply_transpose(space, &work, y))
     }
     fn key(&self) -> u64 {
         self.key ^ self.inner.as_ref().map_or(0, |p| p.key().rotate_left(24))
@@ -76,6 +89,9 @@ impl<S: Space, P: LinearOperator<S>> LinearOperator<S> for Untouched<S, P> {
 impl<S: Space> Preconditioner<S> for Untouched<S, Box<dyn Preconditioner<S>>> {
     fn update_values(&mut self, space: &S, terms: &Terms, values: TermValues) -> Result<()> {
         self.inner.as_mut().map_or(Ok(()), |p| p.update_values(space, terms, values))
+    }
+    fn prepare_transpose(&mut self, space: &S, terms: &Terms) -> Result<()> {
+        self.inner.as_mut().map_or(Ok(()), |p| p.prepare_transpose(space, terms))
     }
     fn take_events(&mut self) -> Vec<String> {
         self.inner.as_mut().map_or_else(Vec::new, |p| p.take_events())

@@ -465,6 +465,12 @@ macro_rules! applied_as {
             fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
                 self.$inner.apply(space, x, y)
             }
+            fn has_transpose(&self) -> bool {
+                self.$inner.has_transpose()
+            }
+            fn apply_transpose(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+                self.$inner.apply_transpose(space, x, y)
+            }
             fn key(&self) -> u64 {
                 self.$inner.key()
             }
@@ -507,6 +513,13 @@ impl<S: SolverSpace> Preconditioner<S> for Scaled<S> {
         let values = TermValues::from(&terms);
         self.scaled.inner_mut().map_or(Ok(()), |p| p.update_values(space, &terms, values))
     }
+    fn prepare_transpose(&mut self, space: &S, terms: &Terms) -> Result<()> {
+        let (_, terms) = space.equilibrate(terms)?;
+        if let Some(a) = &self.operator {
+            a.borrow_mut().prepare_transpose(space, &terms)?;
+        }
+        self.scaled.inner_mut().map_or(Ok(()), |p| p.prepare_transpose(space, &terms))
+    }
     fn take_events(&mut self) -> Vec<String> {
         self.scaled.inner_mut().map_or_else(Vec::new, |p| p.take_events())
     }
@@ -539,6 +552,9 @@ impl<S: SolverSpace> Preconditioner<S> for Stage<S> {
 impl<S: SolverSpace> Preconditioner<S> for NullSpace<S, Box<dyn Preconditioner<S>>> {
     fn update_values(&mut self, space: &S, terms: &Terms, values: TermValues) -> Result<()> {
         self.inner_mut().map_or(Ok(()), |p| p.update_values(space, terms, values))
+    }
+    fn prepare_transpose(&mut self, space: &S, terms: &Terms) -> Result<()> {
+        self.inner_mut().map_or(Ok(()), |p| p.prepare_transpose(space, terms))
     }
     fn take_events(&mut self) -> Vec<String> {
         self.inner_mut().map_or_else(Vec::new, |p| p.take_events())

@@ -26,7 +26,7 @@ use super::scalars::CudaScalars;
 use crate::comm::agree;
 use crate::matrix::{Bsr, Dense};
 use crate::memory::Numbers;
-use crate::operator::{Dots, Format, PointBlockSum, Structure, Terms, check_lengths};
+use crate::operator::{Dots, Format, PointBlockSum, Structure, Terms, TransposedTerms, check_lengths};
 use crate::space::{Precision, Space};
 use crate::{Error, Result};
 use group::{Ghosts, breaks_structure};
@@ -57,6 +57,20 @@ impl PointBlockSum for Cuda {
 
     fn place<'a>(&self, terms: &Terms<'a>) -> Result<Terms<'a>> {
         self.placed(terms)
+    }
+
+    fn transpose(&self, terms: &Terms) -> Result<TransposedTerms> {
+        match terms.halo {
+            None => self.transposed_terms(terms),
+            Some(_) => TransposedTerms::on_host(self.comm(), terms),
+        }
+    }
+
+    fn transpose_again(&self, terms: &Terms, to: &mut TransposedTerms) -> Result<()> {
+        match terms.halo {
+            None => self.turn_again(terms, to),
+            Some(_) => to.update_on_host(self.comm(), terms),
+        }
     }
 
     fn prepare_as(

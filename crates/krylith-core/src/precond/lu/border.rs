@@ -132,7 +132,7 @@ impl Split {
             }
             work.x.clear();
             work.x.extend_from_slice(column);
-            factors.solve(work)?;
+            factors.solve(false, work)?;
             column.copy_from_slice(&work.x);
             for (r, row) in rows.iter().enumerate() {
                 corner[r * all + c] -= row.iter().map(|(k, v)| v * column[*k]).sum::<f64>();
@@ -203,7 +203,7 @@ impl Border {
         std::mem::swap(&mut work.x, &mut whole);
         work.x.clear();
         work.x.extend(self.inner.iter().map(|&u| whole[u]));
-        let done = factors.solve(work);
+        let done = factors.solve(false, work);
         let [right, z] = &mut work.border;
         right.clear();
         right.extend(self.outer.iter().map(|&u| whole[u]));
@@ -220,6 +220,39 @@ impl Border {
         }
         self.inner.iter().zip(&work.x).for_each(|(&u, x)| whole[u] = *x);
         self.outer.iter().zip(&*z).for_each(|(&u, z)| whole[u] = *z);
+        std::mem::swap(&mut work.x, &mut whole);
+        work.whole = whole;
+        done
+    }
+
+    /// Solves with the transposed matrix, the steps of [`solve`](Self::solve) in reverse order.
+    ///
+    /// # Errors
+    /// As [`Factors::solve`].
+    pub fn solve_transpose(&self, factors: &Factors, work: &mut Work) -> Result<()> {
+        let (n, m) = (self.inner.len(), self.rows.len());
+        let mut whole = std::mem::take(&mut work.whole);
+        std::mem::swap(&mut work.x, &mut whole);
+        work.x.clear();
+        work.x.extend(self.inner.iter().map(|&u| whole[u]));
+        let [right, z] = &mut work.border;
+        right.clear();
+        right.extend(self.outer.iter().map(|&u| whole[u]));
+        right.resize(m, 0.0);
+        for (right, column) in right.iter_mut().zip(self.columns.chunks_exact(n.max(1))) {
+            *right -= work.x.iter().zip(column).map(|(x, c)| x * c).sum::<f64>();
+        }
+        z.clear();
+        z.resize(m, 0.0);
+        for (row, right) in self.inverse.chunks_exact(m).zip(&*right) {
+            z.iter_mut().zip(row).for_each(|(z, s)| *z += s * right);
+        }
+        for (z, row) in z.iter().zip(&self.rows) {
+            row.iter().for_each(|(k, v)| work.x[*k] -= v * z);
+        }
+        self.outer.iter().zip(&*z).for_each(|(&u, z)| whole[u] = *z);
+        let done = factors.solve(true, work);
+        self.inner.iter().zip(&work.x).for_each(|(&u, x)| whole[u] = *x);
         std::mem::swap(&mut work.x, &mut whole);
         work.whole = whole;
         done

@@ -91,7 +91,9 @@ impl Factors {
             Factors::Cholesky { symbolic, .. } | Factors::Symmetric { symbolic, .. } => {
                 symbolic.solve_in_place_scratch::<f64>(1, Par::Seq)
             }
-            Factors::Lu { symbolic, .. } => symbolic.solve_in_place_scratch::<f64>(1, Par::Seq),
+            Factors::Lu { symbolic, .. } => symbolic
+                .solve_in_place_scratch::<f64>(1, Par::Seq)
+                .or(symbolic.solve_transpose_in_place_scratch::<f64>(1, Par::Seq)),
             Factors::Bordered { inner, .. } => inner.solve_scratch(),
         }
     }
@@ -131,10 +133,13 @@ impl Factors {
         }
     }
 
-    /// Computes x ← A⁻¹ x.
-    pub fn solve(&self, work: &mut Work) -> Result<()> {
+    /// Computes x ← A⁻¹ x, or x ← A⁻ᵀ x if `transposed` is true.
+    pub fn solve(&self, transposed: bool, work: &mut Work) -> Result<()> {
         if let Factors::Bordered { inner, border } = self {
-            return border.solve(inner, work);
+            return match transposed {
+                false => border.solve(inner, work),
+                true => border.solve_transpose(inner, work),
+            };
         }
         let n = work.x.len();
         let x = MatMut::from_column_major_slice_mut(&mut work.x, n, 1);
@@ -160,7 +165,11 @@ impl Factors {
                 );
             }
             Factors::Lu { symbolic, numeric, .. } => {
-                LuRef::new_unchecked(symbolic, numeric).solve_in_place_with_conj(Conj::No, x, Par::Seq, stack)
+                let lu = LuRef::new_unchecked(symbolic, numeric);
+                match transposed {
+                    false => lu.solve_in_place_with_conj(Conj::No, x, Par::Seq, stack),
+                    true => lu.solve_transpose_in_place_with_conj(Conj::No, x, Par::Seq, stack),
+                }
             }
         }
         Ok(())
@@ -303,7 +312,7 @@ impl Columns {
         work.stack = buffer(factors.solve_scratch())?;
         work.x.clear();
         work.x.extend_from_slice(&r);
-        factors.solve(work)?;
+        factors.solve(false, work)?;
         self.subtract_product(&work.x, &mut r);
         Ok((norm(&r) <= left * all).then_some(factors))
     }

@@ -14,7 +14,7 @@ use super::Coarsen;
 use crate::matrix::Bsr;
 #[cfg(feature = "lu")]
 use crate::operator::TermValues;
-use crate::operator::{LinearOperator, PointBlock, Terms};
+use crate::operator::{LinearOperator, PointBlock, Terms, not_prepared};
 #[cfg(feature = "lu")]
 use crate::precond::SparseLu;
 use crate::space::Precision;
@@ -35,11 +35,22 @@ const PANEL: usize = 32;
 
 /// The inverse A⁻¹ of the last level, as an operator.
 pub(crate) enum Inverse<S: Coarsen> {
-    /// The dense inverse, and the number of linearly dependent equations that were left out.
-    Dense(PointBlock<S>, usize),
+    /// The dense inverse.
+    Dense(Box<Dense<S>>),
     /// Sparse direct factors.
     #[cfg(feature = "lu")]
     Sparse(Box<SparseLu>),
+}
+
+/// The dense inverse of the last level.
+pub(crate) struct Dense<S: Coarsen> {
+    product: PointBlock<S>,
+    /// Number of linearly dependent equations that were left out.
+    dropped: usize,
+    /// The inverse, row-major, unless it is symmetric.
+    numbers: Option<Vec<f64>>,
+    /// The product with its transpose, once it is laid out.
+    turned: Option<PointBlock<S>>,
 }
 
 impl<S: Coarsen> Inverse<S> {
@@ -59,12 +70,31 @@ impl<S: Coarsen> Inverse<S> {
                 .map(Box::new)
                 .map(Self::Sparse));
         }
-        let (inverse, dropped) = invert(terms)?;
-        let n = terms.rows();
-        let row_ptr = (0..=n).map(|i| i * n).collect();
-        let col = (0..n * n).map(|e| (e % n) as u32).collect();
-        let matrix = Bsr::new(1, n, n, row_ptr, col, inverse)?;
-        Ok(Some(Self::Dense(on.level_operator(&Terms::bsr(&matrix), precision)?, dropped)))
+        let Inverted { numbers, dropped, symmetric } = invert(terms)?;
+        let product = dense_operator(on, terms.rows(), numbers.clone(), precision)?;
+        let numbers = (!symmetric).then_some(numbers);
+        Ok(Some(Self::Dense(Box::new(Dense { product, dropped, numbers, turned: None }))))
+    }
+
+    /// Lays out the product with the transposed inverse, or brings it up to date.
+    ///
+    /// # Errors
+    /// Out of device memory.
+    pub fn prepare_transpose(&mut self, on: &S, precision: Precision) -> Result<()> {
+        let Self::Dense(inverse) = self else { return Ok(()) };
+        let Some(numbers) = &inverse.numbers else {
+            inverse.turned = None;
+            return Ok(());
+        };
+        let n = numbers.len().isqrt();
+        let turned: Vec<f64> = (0..n * n).map(|e| numbers[e % n * n + e / n]).collect();
+        match &mut inverse.turned {
+            Some(product) => product.update_values(on, 0, &turned),
+            none => {
+                *none = Some(dense_operator(on, n, turned, precision)?);
+                Ok(())
+            }
+        }
     }
 
     /// Recomputes the inverse for new values.
@@ -73,10 +103,12 @@ impl<S: Coarsen> Inverse<S> {
     /// As [`new`](Self::new).
     pub fn update_values(&mut self, on: &S, terms: &Terms) -> Result<()> {
         match self {
-            Self::Dense(operator, dropped) => {
-                let (inverse, left_out) = invert(terms)?;
-                *dropped = left_out;
-                operator.update_values(on, 0, &inverse)
+            Self::Dense(inverse) => {
+                let Inverted { numbers, dropped, symmetric } = invert(terms)?;
+                inverse.dropped = dropped;
+                inverse.product.update_values(on, 0, &numbers)?;
+                inverse.numbers = (!symmetric).then_some(numbers);
+                Ok(())
             }
             #[cfg(feature = "lu")]
             Self::Sparse(factors) => factors.update_values(TermValues::from(terms)),
@@ -86,7 +118,7 @@ impl<S: Coarsen> Inverse<S> {
     /// Returns the number of linearly dependent equations that were left out.
     pub fn dropped(&self) -> usize {
         match self {
-            Self::Dense(_, dropped) => *dropped,
+            Self::Dense(inverse) => inverse.dropped,
             #[cfg(feature = "lu")]
             Self::Sparse(_) => 0,
         }
@@ -103,19 +135,31 @@ impl<S: Coarsen> Inverse<S> {
 
     fn operator(&self) -> &dyn LinearOperator<S> {
         match self {
-            Self::Dense(operator, _) => operator,
+            Self::Dense(inverse) => &inverse.product,
             #[cfg(feature = "lu")]
             Self::Sparse(factors) => &**factors,
         }
     }
 
-    /// Computes x ← A⁻¹ b.
-    pub fn apply(&self, on: &S, b: &S::Vector, x: &mut S::Vector) -> Result<()> {
-        self.operator().apply(on, b, x)
+    /// Computes x ← A⁻¹ b, or x ← A⁻ᵀ b.
+    pub fn apply(&self, on: &S, turned: bool, b: &S::Vector, x: &mut S::Vector) -> Result<()> {
+        match self {
+            #[cfg(feature = "lu")]
+            Self::Sparse(factors) if turned => factors.apply_transpose(on, b, x),
+            Self::Dense(inverse) if turned && inverse.numbers.is_some() => {
+                inverse.turned.as_ref().ok_or_else(not_prepared)?.apply(on, b, x)
+            }
+            _ => self.operator().apply(on, b, x),
+        }
     }
 
     pub fn key(&self) -> u64 {
-        self.operator().key()
+        let turned = match self {
+            Self::Dense(inverse) => inverse.turned.as_ref().map_or(0, |turned| turned.key()),
+            #[cfg(feature = "lu")]
+            Self::Sparse(_) => 0,
+        };
+        self.operator().key() ^ turned.rotate_left(8)
     }
 
     pub fn bytes(&self) -> u64 {
@@ -127,18 +171,42 @@ impl<S: Coarsen> Inverse<S> {
     }
 }
 
-/// Returns the inverse of a sum of terms, row-major, and the number of equations that were left out.
-fn invert(terms: &Terms) -> Result<(Vec<f64>, usize)> {
+/// Builds the product with a dense matrix of order n, given by rows.
+fn dense_operator<S: Coarsen>(
+    on: &S,
+    n: usize,
+    numbers: Vec<f64>,
+    precision: Precision,
+) -> Result<PointBlock<S>> {
+    let row_ptr = (0..=n).map(|i| i * n).collect();
+    let col = (0..n * n).map(|e| (e % n) as u32).collect();
+    let matrix = Bsr::new(1, n, n, row_ptr, col, numbers)?;
+    on.level_operator(&Terms::bsr(&matrix), precision)
+}
+
+/// The inverse of a matrix.
+struct Inverted {
+    /// The inverse, row-major.
+    numbers: Vec<f64>,
+    /// Number of equations that were left out.
+    dropped: usize,
+    /// True if the matrix, and so the inverse, is symmetric.
+    symmetric: bool,
+}
+
+/// Returns the inverse of a sum of terms.
+fn invert(terms: &Terms) -> Result<Inverted> {
     let n = terms.rows();
-    let mut inverse = inverse_of(n, dense(terms));
-    if inverse.0.par_iter().any(|v| !v.is_finite()) {
+    let lu = Lu::new(n, dense(terms));
+    let (mut numbers, dropped) = lu.inverse();
+    if numbers.par_iter().any(|v| !v.is_finite()) {
         return Err(Error::invalid(format!(
             "amg: numbers overflow in the inverse of the coarsest level ({n} unknowns); scale the system, \
              or use another preconditioner"
         )));
     }
-    inverse.0.truncate(n * n);
-    Ok(inverse)
+    numbers.truncate(n * n);
+    Ok(Inverted { numbers, dropped, symmetric: lu.symmetric })
 }
 
 /// Assembles Σ Cₜ ⊗ Aₜ, row-major.

@@ -16,6 +16,7 @@
 use super::Coarsen;
 use super::level::Level;
 use super::smoother::LevelWorkspace;
+use crate::operator::no_transpose;
 use crate::precond::compose::add;
 use crate::space::{SmallStep, Space, sweep_bound as sweep};
 use crate::{Error, Result, steps, sweeps};
@@ -161,11 +162,12 @@ impl<S: Coarsen> Coarse<S> {
     }
 
     /// Computes x ≈ A⁻¹ b.
-    fn solve(&mut self, levels: &[Level<S>], work: &mut [Work<S>]) -> Result<()> {
+    fn solve(&mut self, levels: &[Level<S>], work: &mut [Work<S>], turned: bool) -> Result<()> {
         let Self { b, x, again } = self;
         match again {
-            Again::Once => cycle(levels, work, b, x),
-            Again::Twice { r, d, scalars } => two_cycles(levels, work, b, x, r, d, scalars),
+            Again::Once => cycle(levels, work, turned, b, x),
+            Again::Twice { r, d, scalars } => two_cycles(levels, work, turned, b, x, r, d, scalars),
+            Again::Krylov { .. } if turned => Err(no_transpose("amg with cycle=k")),
             Again::Krylov { r, d, v, w, scalars, symmetric } => {
                 two_steps(levels, work, b, x, [r, d, v, w], scalars, *symmetric)
             }
@@ -173,10 +175,11 @@ impl<S: Coarsen> Coarse<S> {
     }
 }
 
-/// Computes x ← B b: smoothing from zero, a coarse correction, smoothing.
+/// Computes x ← B b: smoothing from zero, a coarse correction, smoothing. With `turned` it computes x ← Bᵀ b.
 pub(super) fn cycle<S: Coarsen>(
     levels: &[Level<S>],
     work: &mut [Work<S>],
+    turned: bool,
     b: &S::Vector,
     x: &mut S::Vector,
 ) -> Result<()> {
@@ -184,35 +187,37 @@ pub(super) fn cycle<S: Coarsen>(
         return Err(Error::Internal("the cycle went below the last level".into()));
     };
     let (on, room) = (&level.space, &mut own.room);
-    let Some((transfer, coarse)) = level.transfer.as_ref().zip(own.coarse.as_mut()) else {
-        return level.solve(b, x, room);
+    let Some((transfer, coarse)) = level.transfers(turned).zip(own.coarse.as_mut()) else {
+        return level.solve(turned, b, x, room);
     };
     let Some(smoother) = &level.smoother else {
         transfer.restrict(on, b, &mut coarse.b)?;
-        coarse.solve(coarser, below)?;
+        coarse.solve(coarser, below, turned)?;
         return transfer.prolong(on, &coarse.x, x);
     };
-    let a = level.operator()?;
-    if !smoother.is_before() {
+    let a = &level.side(turned)?;
+    let [before, after] = smoother.sides(turned);
+    if !before {
         transfer.restrict(on, b, &mut coarse.b)?;
-        coarse.solve(coarser, below)?;
+        coarse.solve(coarser, below, turned)?;
         transfer.prolong(on, &coarse.x, x)?;
         return smoother.improve(on, a, b, x, room);
     }
     smoother.begin(on, a, b, x, room)?;
     // b_c = R (b − A x)
-    level.residual(b, x, &mut room.q, &mut room.scalars)?;
+    level.residual(turned, b, x, &mut room.q, &mut room.scalars)?;
     transfer.restrict(on, &room.q, &mut coarse.b)?;
-    coarse.solve(coarser, below)?;
+    coarse.solve(coarser, below, turned)?;
     // x ← x + P x_c
     transfer.correct(on, &coarse.x, x, room)?;
-    smoother.improve(on, a, b, x, room)
+    if after { smoother.improve(on, a, b, x, room) } else { Ok(()) }
 }
 
 /// Computes x ← B b + B (b − A B b).
 fn two_cycles<S: Coarsen>(
     levels: &[Level<S>],
     work: &mut [Work<S>],
+    turned: bool,
     b: &S::Vector,
     x: &mut S::Vector,
     r: &mut S::Vector,
@@ -220,9 +225,9 @@ fn two_cycles<S: Coarsen>(
     scalars: &mut S::Scalars,
 ) -> Result<()> {
     let level = &levels[0];
-    cycle(levels, work, b, x)?;
-    level.residual(b, x, r, scalars)?;
-    cycle(levels, work, r, d)?;
+    cycle(levels, work, turned, b, x)?;
+    level.residual(turned, b, x, r, scalars)?;
+    cycle(levels, work, turned, r, d)?;
     level.space.sweep(add, scalars, [], [d], [x], [])
 }
 
@@ -239,7 +244,7 @@ fn two_steps<S: Coarsen>(
 ) -> Result<()> {
     let (level, on) = (&levels[0], &levels[0].space);
     // Compute c = B b and v = A c. x holds c.
-    cycle(levels, work, b, x)?;
+    cycle(levels, work, false, b, x)?;
     level.multiply(x, v)?;
     match symmetric {
         true => sweep(on, cycle_energy, scalars, [x, v, b], [])?,
@@ -248,7 +253,7 @@ fn two_steps<S: Coarsen>(
     step(on, take_first, scalars)?;
     sweep(on, cycle_left_over, scalars, [b, v], [&mut *r])?;
     // Compute d = B r and w = A d.
-    cycle(levels, work, r, d)?;
+    cycle(levels, work, false, r, d)?;
     level.multiply(d, w)?;
     match symmetric {
         true => sweep(on, cycle_energy_of_both, scalars, [d, v, w, r], [])?,

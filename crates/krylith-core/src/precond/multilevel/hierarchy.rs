@@ -12,12 +12,13 @@ use super::cycle::{Coarse, Cycle, Work, cycle};
 use super::level::{Coarser, Finest, Level};
 use super::parts::{operator, owned, supported};
 use super::ranks::{self, Next};
+use super::side::Side;
 use super::smoother::{LevelWorkspace, Smoother, Smoothing};
 use super::{Coarsen, MultilevelOptions, NearNull};
 use crate::comm::agree;
 use crate::halo::OwnRows;
 use crate::interrupt;
-use crate::operator::{LinearOperator, TermValues, Terms, fresh_key, joined_key};
+use crate::operator::{LinearOperator, TermValues, Terms, fresh_key, joined_key, no_transpose};
 use crate::profile::{self, SetupPart};
 use crate::{Error, Result};
 use std::borrow::Cow;
@@ -188,13 +189,15 @@ impl<S: Coarsen> Multilevel<S> {
                 }
             }
         }
+        let turned = self.levels[0].turned.is_some();
         if self.options.coarsening.kind.is_air() {
-            return self.rebuild();
+            self.rebuild()?;
+            return if turned { self.turn() } else { Ok(()) };
         }
         for depth in 0..self.levels.len() {
             let (above, below) = self.levels.split_at_mut(depth + 1);
             let level = &mut above[depth];
-            let refreshed = level.refresh(self.options.precision).map_err(|e| on_level(depth, e));
+            let refreshed = level.refresh().map_err(|e| on_level(depth, e));
             match level.terms.halo {
                 Some(_) => agree(level.space.comm(), refreshed)?,
                 None => refreshed?,
@@ -215,6 +218,33 @@ impl<S: Coarsen> Multilevel<S> {
                         p.update(&a.terms[0].1, next.terms.terms[0].1.to_mut())?;
                     }
                 }
+            }
+        }
+        if turned { self.turn() } else { Ok(()) }
+    }
+
+    /// Lays out what the transposed cycle needs, if that has not been done. Later updates keep it up to date.
+    /// Collective if the terms have a halo.
+    ///
+    /// # Errors
+    /// A K-cycle, which is not linear; approximate ideal restriction over ranks; out of device memory.
+    pub fn prepare_transpose(&mut self) -> Result<()> {
+        if self.options.cycle == Cycle::K {
+            return Err(no_transpose("amg with cycle=k"));
+        }
+        if !self.has_transpose() {
+            return Err(no_transpose("amg:coarsen=air over several ranks"));
+        }
+        if self.levels[0].turned.is_some() { Ok(()) } else { self.turn() }
+    }
+
+    /// Lays out the transposed side of each level, or brings it up to date.
+    fn turn(&mut self) -> Result<()> {
+        for (depth, level) in self.levels.iter_mut().enumerate() {
+            let turned = level.turn(&self.options, depth);
+            match level.terms.halo {
+                Some(_) => agree(level.space.comm(), turned)?,
+                None => turned?,
             }
         }
         Ok(())
@@ -306,7 +336,7 @@ fn relaxed<S: Coarsen>(
     for v in &mut vectors {
         on.write(v, &mut x)?;
         for _ in 0..options.relax {
-            smoother.improve(on, &a, &zero, &mut x, &mut room)?;
+            smoother.improve(on, &Side::forward(&a), &zero, &mut x, &mut room)?;
         }
         on.read(&x, v)?;
     }
@@ -315,7 +345,15 @@ fn relaxed<S: Coarsen>(
 
 impl<S: Coarsen> LinearOperator<S> for Multilevel<S> {
     fn apply(&self, _: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
-        cycle(&self.levels, &mut self.work.borrow_mut(), x, y)
+        cycle(&self.levels, &mut self.work.borrow_mut(), false, x, y)
+    }
+    fn has_transpose(&self) -> bool {
+        let air = self.options.coarsening.kind.is_air();
+        let shared = || self.levels.iter().any(|level| level.terms.halo.is_some());
+        self.options.cycle != Cycle::K && !(air && shared())
+    }
+    fn apply_transpose(&self, _: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        cycle(&self.levels, &mut self.work.borrow_mut(), true, x, y)
     }
     /// A cycle cannot be recorded if the last level is solved on the host.
     fn recordable(&self) -> bool {

@@ -3,16 +3,16 @@
 use super::coarsest::Inverse;
 use super::parts::{cut_for, filter, operator, own_part};
 
+use super::side::TurnedLevel;
 use super::smoother::{Fused, LevelWorkspace, Smoother, Smoothing};
 use super::transfers::Transfers;
 use super::{Coarsen, MultilevelOptions, NearNull, STALLED, Transfer};
 use crate::halo::OwnRows;
-use crate::matrix::Dense;
 use crate::operator::{LinearOperator, PointBlock, Terms, joined_key};
 use crate::partition::Subdomains;
 use crate::precond::compose::residual;
 use crate::profile::{self, SetupPart};
-use crate::space::{FLAGS, Precision};
+use crate::space::FLAGS;
 use crate::{Error, Result, sweeps};
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -62,6 +62,8 @@ pub struct Level<S: Coarsen> {
     /// Transfers to and from the next level; `None` on the last level.
     pub(super) transfer: Option<Transfers<S>>,
     pub(super) inverse: Option<Inverse<S>>,
+    /// What the transposed cycle needs, once it is laid out.
+    pub(super) turned: Option<TurnedLevel<S>>,
 }
 
 /// Parts of the solver's set-up that a hierarchy reuses.
@@ -175,29 +177,15 @@ impl<S: Coarsen> Level<S> {
             let marks = transfer.as_ref().map_or(&[][..], |t| &t.matrices.coarse);
             Some(Smoother::new(&space, of, options.smoothing, options.precision, marks, cut)?)
         };
-        Ok(Self { space, terms, operator, shared, smoother, transfer, inverse })
+        Ok(Self { space, terms, operator, shared, smoother, transfer, inverse, turned: None })
     }
 
     /// Refreshes operator, smoother and inverse for the current values of the terms.
-    pub(super) fn refresh(&mut self, precision: Precision) -> Result<()> {
+    pub(super) fn refresh(&mut self) -> Result<()> {
         let Self { space, terms, operator, shared, smoother, inverse, .. } = self;
         if let Some(operator) = operator.as_ref().filter(|_| !*shared) {
             let _product = profile::begin_inside(SetupPart::Product);
-            let mut a = operator.borrow_mut();
-            let mut update = || -> Result<()> {
-                for (t, (_, matrix)) in terms.terms.iter().enumerate() {
-                    a.update_values(space, t, matrix.numbers())?;
-                }
-                let coefficients: Vec<Dense> = terms.terms.iter().map(|t| t.0.clone()).collect();
-                space.update_coefficients(a.product_mut(), &coefficients)
-            };
-            // New values may break the pattern that was found inside the blocks. Then a new operator is
-            // built, on all ranks that share the level.
-            let broken = update().is_err();
-            let anew = if terms.halo.is_some() { space.any(broken)? } else { broken };
-            if anew {
-                *a = PointBlock::new(space, terms, precision, false)?;
-            }
+            operator.borrow_mut().renew(space, terms)?;
         }
         let _factors = profile::begin_inside(SetupPart::Factors);
         let of_own = terms.halo.is_some() && matches!(smoother, Some(Smoother::Factors { .. }));
@@ -218,31 +206,39 @@ impl<S: Coarsen> Level<S> {
         self.operator()?.apply(&self.space, x, y)
     }
 
-    /// Computes r ← b − A x.
+    /// Computes r ← b − A x, or with Aᵀ.
     pub(super) fn residual(
         &self,
+        turned: bool,
         b: &S::Vector,
         x: &S::Vector,
         r: &mut S::Vector,
         scalars: &mut S::Scalars,
     ) -> Result<()> {
-        let (on, a) = (&self.space, self.operator()?);
-        if on.fuses(a.borrow().product()) {
-            return on.fused(a.borrow().product(), x, Fused::LeftOver { b, r });
+        let (on, a) = (&self.space, self.side(turned)?);
+        if on.fuses(a.product()) {
+            return on.fused(a.product(), x, Fused::LeftOver { b, r });
         }
         a.apply(on, x, r)?;
         on.sweep(residual, scalars, [], [b], [r], [])
     }
 
-    /// Computes x ≈ A⁻¹ b on the last level.
-    pub(super) fn solve(&self, b: &S::Vector, x: &mut S::Vector, room: &mut LevelWorkspace<S>) -> Result<()> {
+    /// Computes x ≈ A⁻¹ b on the last level, or x ≈ A⁻ᵀ b.
+    pub(super) fn solve(
+        &self,
+        turned: bool,
+        b: &S::Vector,
+        x: &mut S::Vector,
+        room: &mut LevelWorkspace<S>,
+    ) -> Result<()> {
         let on = &self.space;
         match (&self.inverse, &self.smoother) {
-            (Some(inverse), _) => inverse.apply(on, b, x),
+            (Some(inverse), _) => inverse.apply(on, turned, b, x),
             (None, Some(smoother)) => {
-                let a = self.operator()?;
+                let a = &self.side(turned)?;
                 smoother.begin(on, a, b, x, room)?;
-                (1..SMOOTHED).try_for_each(|_| smoother.improve(on, a, b, x, room))
+                (1..SMOOTHED).try_for_each(|_| smoother.improve(on, a, b, x, room))?;
+                smoother.end(on, a, b, x, room)
             }
             (None, None) => {
                 Err(Error::Internal("the last level has neither an inverse nor a smoother".into()))
@@ -321,6 +317,6 @@ impl<S: Coarsen> Level<S> {
         let smoother = self.smoother.as_ref().map_or(0, Smoother::key);
         let inverse = self.inverse.as_ref().map_or(0, Inverse::key);
         let operator = self.operator.as_ref().map_or(0, |a| a.key());
-        joined_key([operator, smoother, inverse, transfer])
+        joined_key([operator, smoother, inverse, transfer, self.turned_key()])
     }
 }

@@ -29,6 +29,7 @@ mod near_null;
 mod options;
 mod parts;
 pub(crate) mod ranks;
+mod side;
 mod smoother;
 mod transfers;
 

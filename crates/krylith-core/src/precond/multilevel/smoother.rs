@@ -21,13 +21,13 @@
 //! direction.
 
 use super::Coarsen;
-use crate::operator::{LinearOperator, PointBlock, Terms};
+use super::side::Side;
+use crate::operator::{LinearOperator, Terms, no_transpose};
 use crate::partition::Subdomains;
 use crate::precond::compose::{add, residual};
 use crate::precond::{BlockJacobi, Ildu, IlduOptions};
 use crate::space::{FLAGS, Precision};
 use crate::{Error, Result, sweeps};
-use std::cell::RefCell;
 
 sweeps! {
     /// The vector passes of smoothers.
@@ -280,51 +280,57 @@ impl<S: Coarsen> Smoother<S> {
         }
     }
 
-    /// Returns true if the cycle smooths before the coarse correction too.
-    pub fn is_before(&self) -> bool {
-        !matches!(self, Self::Ffc { .. })
+    /// Lays out what the transposed steps need.
+    ///
+    /// # Errors
+    /// Out of device memory.
+    pub fn prepare_transpose(&mut self, _on: &S) -> Result<()> {
+        match self {
+            Self::Factors { .. } => Err(no_transpose("amg:smoother=ildu")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns true if the cycle smooths before the coarse correction, and true if it smooths after it.
+    pub fn sides(&self, turned: bool) -> [bool; 2] {
+        match self {
+            Self::Ffc { .. } => [turned, !turned],
+            _ => [true; 2],
+        }
     }
 
     /// Computes x ← M b, on the last level in any case.
     pub fn begin(
         &self,
         on: &S,
-        a: &RefCell<PointBlock<S>>,
+        a: &Side<S>,
         b: &S::Vector,
         x: &mut S::Vector,
         room: &mut LevelWorkspace<S>,
     ) -> Result<()> {
         match self {
             Smoother::Factors { factors, sweeps } => {
-                factors.apply(on, b, x)?;
+                a.factors(on, factors, b, x)?;
                 (1..*sweeps).try_for_each(|_| solve(on, factors, a, b, x, room))
             }
-            Smoother::Ffc { fine, .. } => {
+            Smoother::Ffc { fine, .. } if !a.turned => {
                 let [_, c] = slots(0);
                 on.sweep(smooth_first, &mut room.scalars, [c], [fine, b], [&mut *x], [])?;
                 self.improve(on, a, b, x, room)
             }
-            Smoother::Polynomial { blocks, scalar, steps } => {
+            Smoother::Ffc { fine, coarse, steps } => {
+                first_steps(on, &|k| [coarse, fine, fine][k % FFC], steps, a, b, x, room)
+            }
+            Smoother::Polynomial { scalar: Some(d), steps, .. } => {
+                first_steps(on, &|_| d, steps, a, b, x, room)
+            }
+            Smoother::Polynomial { blocks, scalar: None, steps } => {
                 let [_, c] = slots(0);
-                if let Some(d) = scalar.as_ref().filter(|_| on.fuses(a.borrow().product())) {
-                    if steps.len() > 1 && on.fuses_from_zero(a.borrow().product()) {
-                        return fused_steps(on, &|_| d, steps, (1, true), Some(c), a, b, x, room);
-                    }
-                    // The steps that follow alternate between two vectors, and the last one must write to x.
-                    let first = if steps.len() % 2 == 1 { &mut *x } else { &mut room.r };
-                    on.sweep(smooth_first, &mut room.scalars, [c], [d, b], [first], [])?;
-                    return fused_steps(on, &|_| d, steps, (1, true), None, a, b, x, room);
+                on.multiply_blocks(blocks, a.turned, b, x)?;
+                if steps[0][1] != 1.0 {
+                    on.sweep(smooth_scale, &mut room.scalars, [c], [], [&mut *x], [])?;
                 }
-                match scalar {
-                    Some(d) => on.sweep(smooth_first, &mut room.scalars, [c], [d, b], [&mut *x], [])?,
-                    None => {
-                        on.multiply_blocks(blocks, false, b, x)?;
-                        if steps[0][1] != 1.0 {
-                            on.sweep(smooth_scale, &mut room.scalars, [c], [], [&mut *x], [])?;
-                        }
-                    }
-                }
-                let d = scalar.as_ref().map_or(Diagonal::Blocks(blocks), Diagonal::Scalar);
+                let d = Diagonal::Blocks(blocks);
                 (1..steps.len()).try_for_each(|k| step(on, &d, steps, (k, true), a, b, x, room))
             }
         }
@@ -334,7 +340,7 @@ impl<S: Coarsen> Smoother<S> {
     pub fn improve(
         &self,
         on: &S,
-        a: &RefCell<PointBlock<S>>,
+        a: &Side<S>,
         b: &S::Vector,
         x: &mut S::Vector,
         room: &mut LevelWorkspace<S>,
@@ -344,8 +350,9 @@ impl<S: Coarsen> Smoother<S> {
                 (0..*sweeps).try_for_each(|_| solve(on, factors, a, b, x, room))
             }
             Smoother::Ffc { fine, coarse, steps } => {
-                let of = |k: usize| if k % FFC + 1 < FFC { fine } else { coarse };
-                all_steps(on, &of, steps, a, b, x, room)
+                // The transpose makes the steps in reverse order.
+                let order = if a.turned { [coarse, fine, fine] } else { [fine, fine, coarse] };
+                all_steps(on, &|k| order[k % FFC], steps, a, b, x, room)
             }
             Smoother::Polynomial { scalar: Some(d), steps, .. } => {
                 all_steps(on, &|_| d, steps, a, b, x, room)
@@ -354,6 +361,24 @@ impl<S: Coarsen> Smoother<S> {
                 let step = |k| step(on, &Diagonal::Blocks(blocks), steps, (k, false), a, b, x, room);
                 (0..steps.len()).try_for_each(step)
             }
+        }
+    }
+
+    /// Computes x ← x + D⁻¹ (b − A x) for fine points, with which the last level begins; the transpose ends
+    /// with it.
+    pub fn end(
+        &self,
+        on: &S,
+        a: &Side<S>,
+        b: &S::Vector,
+        x: &mut S::Vector,
+        room: &mut LevelWorkspace<S>,
+    ) -> Result<()> {
+        match self {
+            Smoother::Ffc { fine, steps, .. } if a.turned => {
+                step(on, &Diagonal::Scalar(fine), steps, (0, false), a, b, x, room)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -444,12 +469,12 @@ fn fused_steps<'a, S: Coarsen>(
     steps: &[[f64; 2]],
     (from, from_zero): (usize, bool),
     first: Option<usize>,
-    a: &RefCell<PointBlock<S>>,
+    a: &Side<S>,
     b: &S::Vector,
     x: &mut S::Vector,
     room: &mut LevelWorkspace<S>,
 ) -> Result<()> {
-    let (a, LevelWorkspace { r, p, scalars, .. }) = (a.borrow(), room);
+    let LevelWorkspace { r, p, scalars, .. } = room;
     for k in from..steps.len() {
         let (last, keeps) = directions(steps, k, from_zero);
         let (x, to) = if (steps.len() - k) % 2 == 1 { (&*r, &mut *x) } else { (&*x, &mut *r) };
@@ -461,17 +486,42 @@ fn fused_steps<'a, S: Coarsen>(
     Ok(())
 }
 
+/// Makes all steps of a smoother of scalar nodes from x = 0; step k uses the diagonal `d(k)`.
+fn first_steps<'a, S: Coarsen>(
+    on: &S,
+    d: &dyn Fn(usize) -> &'a S::Vector,
+    steps: &[[f64; 2]],
+    a: &Side<S>,
+    b: &S::Vector,
+    x: &mut S::Vector,
+    room: &mut LevelWorkspace<S>,
+) -> Result<()> {
+    let ([_, c], fuses) = (slots(0), on.fuses(a.product()));
+    // A pass that makes two steps has one diagonal for both.
+    let same = steps.len() > 1 && std::ptr::eq(d(0), d(1));
+    if fuses && same && on.fuses_from_zero(a.product()) {
+        return fused_steps(on, d, steps, (1, true), Some(c), a, b, x, room);
+    }
+    // Fused steps alternate between two vectors, and the last one must write to x.
+    let first = if !fuses || steps.len() % 2 == 1 { &mut *x } else { &mut room.r };
+    on.sweep(smooth_first, &mut room.scalars, [c], [d(0), b], [first], [])?;
+    if fuses {
+        return fused_steps(on, d, steps, (1, true), None, a, b, x, room);
+    }
+    (1..steps.len()).try_for_each(|k| step(on, &Diagonal::Scalar(d(k)), steps, (k, true), a, b, x, room))
+}
+
 /// Makes all steps of a smoother of scalar nodes; step k uses the diagonal `d(k)`.
 fn all_steps<'a, S: Coarsen>(
     on: &S,
     d: &dyn Fn(usize) -> &'a S::Vector,
     steps: &[[f64; 2]],
-    a: &RefCell<PointBlock<S>>,
+    a: &Side<S>,
     b: &S::Vector,
     x: &mut S::Vector,
     room: &mut LevelWorkspace<S>,
 ) -> Result<()> {
-    let fuses = on.fuses(a.borrow().product());
+    let fuses = on.fuses(a.product());
     // Fused steps alternate between two vectors. If their number is odd, the first step works in place.
     let plain = if fuses { steps.len() % 2 } else { steps.len() };
     for k in 0..plain {
@@ -492,7 +542,7 @@ fn step<S: Coarsen>(
     d: &Diagonal<S>,
     steps: &[[f64; 2]],
     (k, from_zero): (usize, bool),
-    a: &RefCell<PointBlock<S>>,
+    a: &Side<S>,
     b: &S::Vector,
     x: &mut S::Vector,
     room: &mut LevelWorkspace<S>,
@@ -506,7 +556,7 @@ fn step<S: Coarsen>(
         Diagonal::Scalar(d) => d,
         Diagonal::Blocks(blocks) => {
             on.sweep(residual, scalars, [], [b], [&mut *q], [])?;
-            on.multiply_blocks(blocks, false, q, r)?;
+            on.multiply_blocks(blocks, a.turned, q, r)?;
             return match p.as_mut().filter(|_| keeps || takes) {
                 None => on.sweep(smooth_blocks_alone, scalars, [at_c], [r], [x], []),
                 Some(p) if !takes => on.sweep(smooth_blocks_start, scalars, [at_c], [r], [p, x], []),
@@ -532,7 +582,7 @@ fn step<S: Coarsen>(
 fn solve<S: Coarsen>(
     on: &S,
     factors: &Ildu<S>,
-    a: &RefCell<PointBlock<S>>,
+    a: &Side<S>,
     b: &S::Vector,
     x: &mut S::Vector,
     room: &mut LevelWorkspace<S>,
@@ -540,7 +590,7 @@ fn solve<S: Coarsen>(
     let LevelWorkspace { q, r, scalars, .. } = room;
     a.apply(on, x, q)?;
     on.sweep(residual, scalars, [], [b], [&mut *q], [])?;
-    factors.apply(on, q, r)?;
+    a.factors(on, factors, q, r)?;
     on.sweep(add, scalars, [], [r], [x], [])
 }
 

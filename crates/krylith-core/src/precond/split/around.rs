@@ -2,7 +2,7 @@
 
 use super::split_scale;
 use crate::Result;
-use crate::operator::{LinearOperator, PointBlockSum, joined_key};
+use crate::operator::{LinearOperator, PointBlockSum, applied, joined_key};
 use crate::precond::{Preconditioner, SharedOperator};
 use std::cell::RefCell;
 
@@ -38,10 +38,11 @@ pub(crate) struct Pcd<S: PointBlockSum> {
 }
 
 impl<S: PointBlockSum> Around<S> {
-    /// Computes y ← S⁻¹ r without its sign, with the inverse of L.
+    /// Computes y ← S⁻¹ r without its sign, with the inverse of L; or y ← S⁻ᵀ r.
     pub fn apply(
         &self,
         space: &S,
+        turned: bool,
         inverse: &dyn Preconditioner<S>,
         r: &S::Vector,
         y: &mut S::Vector,
@@ -50,20 +51,30 @@ impl<S: PointBlockSum> Around<S> {
             Self::Lsc(lsc) => {
                 let ([u, v], p) = &mut *lsc.work.borrow_mut();
                 let (on, scalars) = (&lsc.space, &mut *lsc.scalars.borrow_mut());
-                inverse.apply(space, r, p)?;
-                lsc.b.apply(on, p, u)?;
+                let [b, c] = if turned { [&lsc.c, &lsc.b] } else { [&lsc.b, &lsc.c] };
+                applied(inverse, turned, space, r, p)?;
+                applied(b, turned, on, p, u)?;
                 on.sweep(split_scale, scalars, [], [&lsc.w], [&mut *u], [])?;
-                lsc.a.apply(on, u, v)?;
+                applied(&lsc.a, turned, on, u, v)?;
                 on.sweep(split_scale, scalars, [], [&lsc.w], [&mut *v], [])?;
-                lsc.c.apply(space, v, p)?;
-                inverse.apply(space, p, y)
+                applied(c, turned, space, v, p)?;
+                applied(inverse, turned, space, p, y)
             }
             Self::Pcd(pcd) => {
                 let [p, q] = &mut *pcd.work.borrow_mut();
-                inverse.apply(space, r, p)?;
-                pcd.f.apply(space, p, q)?;
-                pcd.mass.apply(space, q, y)
+                let steps: [&dyn LinearOperator<S>; 2] = [inverse, &*pcd.mass];
+                let [first, last] = if turned { [steps[1], steps[0]] } else { steps };
+                applied(first, turned, space, r, p)?;
+                applied(&pcd.f, turned, space, p, q)?;
+                applied(last, turned, space, q, y)
             }
+        }
+    }
+
+    pub fn has_transpose(&self) -> bool {
+        match self {
+            Self::Lsc(_) => true,
+            Self::Pcd(pcd) => pcd.mass.has_transpose(),
         }
     }
 

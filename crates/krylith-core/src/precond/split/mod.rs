@@ -30,7 +30,7 @@ pub(crate) use around::{Around, Lsc, Pcd};
 
 use super::spec::SplitForm;
 use super::{Preconditioner, SharedOperator};
-use crate::operator::{LinearOperator, PointBlockSum, fresh_key, joined_key};
+use crate::operator::{LinearOperator, PointBlockSum, applied, fresh_key, joined_key};
 use crate::space::Gather;
 use crate::{Result, sweeps};
 use std::cell::RefCell;
@@ -78,11 +78,11 @@ impl<S: PointBlockSum + Gather> Part<S> {
         Ok(Self { space, entries, inverse, around: None, negative: false, work, scalars })
     }
 
-    /// Computes y ← M r.
-    fn solve(&self, r: &S::Vector, y: &mut S::Vector, scalars: &mut S::Scalars) -> Result<()> {
+    /// Computes y ← M r, or y ← Mᵀ r.
+    fn solve(&self, turned: bool, r: &S::Vector, y: &mut S::Vector, scalars: &mut S::Scalars) -> Result<()> {
         match &self.around {
-            None => self.inverse.apply(&self.space, r, y)?,
-            Some(around) => around.apply(&self.space, &*self.inverse, r, y)?,
+            None => applied(&*self.inverse, turned, &self.space, r, y)?,
+            Some(around) => around.apply(&self.space, turned, &*self.inverse, r, y)?,
         }
         match self.negative {
             true => self.space.sweep(split_negate, scalars, [], [], [y], []),
@@ -178,43 +178,77 @@ impl<S: PointBlockSum + Gather> Split<S> {
     }
 
     /// Solves for field `f` after subtracting the couplings to the fields `others`, whose solutions are
-    /// known.
-    fn turn(&self, f: usize, others: std::ops::Range<usize>) -> Result<()> {
+    /// known. With `turned`, the matrix is the transpose.
+    fn turn(&self, turned: bool, f: usize, others: std::ops::Range<usize>) -> Result<()> {
         let part = &self.parts[f];
         let (space, scalars) = (&part.space, &mut *part.scalars.borrow_mut());
         let [r, y, q] = &mut *part.work.borrow_mut();
         for g in others {
-            let Some(coupling) = &self.couplings[f][g] else { continue };
-            coupling.apply(space, &self.parts[g].work.borrow()[1], q)?;
+            let of = if turned { &self.couplings[g][f] } else { &self.couplings[f][g] };
+            let Some(coupling) = of else { continue };
+            applied(coupling, turned, space, &self.parts[g].work.borrow()[1], q)?;
             space.sweep(split_subtract, scalars, [], [&*q], [&mut *r], [])?;
         }
-        part.solve(r, y, scalars)
+        part.solve(turned, r, y, scalars)
     }
-}
 
-impl<S: PointBlockSum + Gather> LinearOperator<S> for Split<S> {
-    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+    /// Computes y ← M x or y ← Mᵀ x. The transpose of a lower form is an upper form of the transposed
+    /// matrix, and the reverse.
+    fn substitute(&self, space: &S, turned: bool, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         let count = self.parts.len();
         for part in &self.parts {
             space.gather(&part.entries, x, &mut part.work.borrow_mut()[0])?;
         }
-        match self.form {
-            SplitForm::Diagonal => (0..count).try_for_each(|f| self.turn(f, 0..0))?,
-            SplitForm::Lower => (0..count).try_for_each(|f| self.turn(f, 0..f))?,
-            SplitForm::Upper => (0..count).rev().try_for_each(|f| self.turn(f, f + 1..count))?,
-            SplitForm::Full => {
-                (0..count).try_for_each(|f| self.turn(f, 0..f))?;
-                (0..count - 1).rev().try_for_each(|f| self.turn(f, f + 1..count))?;
+        let forwards = || (0..count).try_for_each(|f| self.turn(turned, f, 0..f));
+        let backwards = |from: usize| (0..from).rev().try_for_each(|f| self.turn(turned, f, f + 1..count));
+        match (self.form, turned) {
+            (SplitForm::Diagonal, _) => (0..count).try_for_each(|f| self.turn(turned, f, 0..0))?,
+            (SplitForm::Lower, false) | (SplitForm::Upper, true) => forwards()?,
+            (SplitForm::Upper, false) | (SplitForm::Lower, true) => backwards(count)?,
+            (SplitForm::Full, _) => {
+                forwards()?;
+                backwards(count - 1)?;
             }
-            SplitForm::Simple => {
-                (0..count).try_for_each(|f| self.turn(f, 0..f))?;
+            (SplitForm::Simple, false) => {
+                forwards()?;
                 self.correct_by_diagonal()?;
+            }
+            (SplitForm::Simple, true) => {
+                self.begin_by_diagonal()?;
+                backwards(count)?;
             }
         }
         for part in &self.parts {
             space.scatter(&part.entries, &part.work.borrow()[1], y)?;
         }
         Ok(())
+    }
+
+    /// Subtracts A_01ᵀ diag(A)⁻¹ x_0 from x_1, which is the transpose of `correct_by_diagonal`.
+    fn begin_by_diagonal(&self) -> Result<()> {
+        let (Some(coupling), Some(diagonal)) = (&self.couplings[0][1], &self.diagonal) else { return Ok(()) };
+        let (first, second) = (&self.parts[0], &self.parts[1]);
+        let [x, _, scaled] = &mut *first.work.borrow_mut();
+        first.space.copy(x, scaled)?;
+        let scalars = &mut *first.scalars.borrow_mut();
+        first.space.sweep(split_scale, scalars, [], [diagonal], [&mut *scaled], [])?;
+        let [r, _, q] = &mut *second.work.borrow_mut();
+        coupling.apply_transpose(&second.space, scaled, q)?;
+        let scalars = &mut *second.scalars.borrow_mut();
+        second.space.sweep(split_subtract, scalars, [], [&*q], [r], [])
+    }
+}
+
+impl<S: PointBlockSum + Gather> LinearOperator<S> for Split<S> {
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        self.substitute(space, false, x, y)
+    }
+    fn has_transpose(&self) -> bool {
+        let around = |part: &Part<S>| part.around.as_ref().is_none_or(Around::has_transpose);
+        self.parts.iter().all(|part| part.inverse.has_transpose() && around(part))
+    }
+    fn apply_transpose(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        self.substitute(space, true, x, y)
     }
     fn key(&self) -> u64 {
         let couplings = self.couplings.iter().flatten().flatten().map(|coupling| coupling.key());

@@ -35,6 +35,8 @@ pub(super) struct Auxiliary<S: SolverSpace> {
     /// P, with the rows of ghosts over ranks.
     p: Csr,
     restriction: Csr,
+    /// Own rows of P, and the halos of R and P, over ranks.
+    own: (Csr, [Option<Arc<Halo>>; 2]),
     /// Rows of A P that other ranks own.
     rows: Option<GhostRows>,
     /// A P and RAP.
@@ -116,10 +118,15 @@ pub(super) fn build<S: SolverSpace>(
         keeps_symmetry: info.keeps_symmetry && spec.restriction.is_none(),
         ..PrecondInfo::default()
     };
-    let Maps { all, restriction, .. } = maps;
+    let halos = match &maps.columns {
+        None => [None, None],
+        Some(columns) => [Some(columns.fine.clone()), Some(columns.own.scalars())],
+    };
+    let Maps { all, restriction, p: own, .. } = maps;
     let (a, products) = (a.clone(), [fine, coarse]);
     let given = (local.fields.matrices().clone(), name.clone(), local.fields.matrix(name)?);
-    let made = Auxiliary { correction, a, scalar, p: all, restriction, rows, products, matrix, given };
+    let own = (own, halos);
+    let made = Auxiliary { correction, a, scalar, p: all, restriction, own, rows, products, matrix, given };
     Ok((Some(Box::new(made)), described))
 }
 
@@ -145,6 +152,15 @@ impl<S: SolverSpace> Preconditioner<S> for Auxiliary<S> {
         self.matrix.update(on, coarse)?;
         let terms = self.matrix.terms();
         self.correction.inverse.update_values(on, &terms, TermValues::from(&terms))
+    }
+    fn prepare_transpose(&mut self, space: &S, _: &Terms) -> Result<()> {
+        let (p, [fine, coarse]) = &self.own;
+        let Correction { space: on, restriction, prolongation, inverse, .. } = &mut self.correction;
+        restriction.prepare_transpose(space, &Terms::csr(&self.restriction)?.with_halo(fine.clone()))?;
+        if let Prolongation::Matrix(matrix) = prolongation {
+            matrix.prepare_transpose(on, &Terms::csr(p)?.with_halo(coarse.clone()))?;
+        }
+        inverse.prepare_transpose(on, &self.matrix.terms())
     }
     fn take_events(&mut self) -> Vec<String> {
         self.correction.inverse.take_events()

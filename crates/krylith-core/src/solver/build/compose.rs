@@ -75,6 +75,10 @@ impl<S: SolverSpace> Preconditioner<S>
         self.first_mut().update_values(space, terms, values)?;
         self.second_mut().update_values(space, terms, values)
     }
+    fn prepare_transpose(&mut self, space: &S, terms: &Terms) -> Result<()> {
+        self.first_mut().prepare_transpose(space, terms)?;
+        self.second_mut().prepare_transpose(space, terms)
+    }
     fn take_events(&mut self) -> Vec<String> {
         [self.first_mut().take_events(), self.second_mut().take_events()].concat()
     }
@@ -97,6 +101,11 @@ impl<S: SolverSpace> Preconditioner<S>
                 self.update_damping(space)
             }
         }
+    }
+    fn prepare_transpose(&mut self, space: &S, terms: &Terms) -> Result<()> {
+        self.operator_mut().borrow_mut().prepare_transpose(space, terms)?;
+        self.first_mut().prepare_transpose(space, terms)?;
+        self.second_mut().prepare_transpose(space, terms)
     }
     fn take_events(&mut self) -> Vec<String> {
         [self.first_mut().take_events(), self.second_mut().take_events()].concat()

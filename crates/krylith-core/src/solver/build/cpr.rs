@@ -227,6 +227,11 @@ impl<S: SolverSpace> Preconditioner<S> for FirstStage<S> {
         let terms = self.matrix.terms();
         self.correction.inverse.update_values(on, &terms, TermValues::from(&terms))
     }
+    fn prepare_transpose(&mut self, space: &S, _: &Terms) -> Result<()> {
+        let Correction { space: on, restriction, inverse, .. } = &mut self.correction;
+        restriction.prepare_transpose(space, &Terms::csr(&self.weights)?)?;
+        inverse.prepare_transpose(on, &self.matrix.terms())
+    }
     fn take_events(&mut self) -> Vec<String> {
         self.correction.inverse.take_events()
     }

@@ -93,8 +93,8 @@ pub(super) fn build<S: SolverSpace>(
     let scaled = system.own(comm, &matching.scaled(&csr)?)?;
     drop(csr);
     let n = matching.rows().len();
-    let ones = Csr::new(n, n, (0..=n).collect(), matching.rows().to_vec(), vec![1.0; n])?;
-    let permutation = PointBlock::new(space, &system.own(comm, &ones)?, Precision::F64, false)?;
+    let permutation = system.own(comm, &permutation(matching)?)?;
+    let permutation = PointBlock::new(space, &permutation, Precision::F64, false)?;
     drop(survey);
     let moved = matching.rows().iter().enumerate().filter(|(place, row)| *place != **row as usize).count();
     let time = seconds(start.elapsed().as_secs_f64());
@@ -136,6 +136,12 @@ pub(super) fn build<S: SolverSpace>(
     Ok((Some(Box::new(Matched { scaled, system, operator })), info))
 }
 
+/// Returns P as a matrix.
+fn permutation(matching: &Matching) -> Result<Csr> {
+    let n = matching.rows().len();
+    Csr::new(n, n, (0..=n).collect(), matching.rows().to_vec(), vec![1.0; n])
+}
+
 /// Returns the matrix of a single term with scalar rows.
 fn scalars(terms: &Terms) -> Result<Csr> {
     let [(c, a)] = &terms.terms[..] else {
@@ -158,6 +164,15 @@ impl<S: SolverSpace> LinearOperator<S> for Permuted<S> {
         self.permutation.apply(space, x, work)?;
         inner.apply(space, work, y)
     }
+    fn has_transpose(&self) -> bool {
+        self.inner.as_ref().is_none_or(|p| p.has_transpose())
+    }
+    fn apply_transpose(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        let Some(inner) = &self.inner else { return self.permutation.apply_transpose(space, x, y) };
+        let work = &mut *self.work.borrow_mut();
+        inner.apply_transpose(space, x, work)?;
+        self.permutation.apply_transpose(space, work, y)
+    }
     fn key(&self) -> u64 {
         self.permutation.key() ^ self.inner.as_ref().map_or(0, |p| p.key().rotate_left(12))
     }
@@ -173,6 +188,12 @@ impl<S: SolverSpace> LinearOperator<S> for Matched<S> {
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         self.scaled.apply(space, x, y)
     }
+    fn has_transpose(&self) -> bool {
+        self.scaled.has_transpose()
+    }
+    fn apply_transpose(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        self.scaled.apply_transpose(space, x, y)
+    }
     fn key(&self) -> u64 {
         self.scaled.key()
     }
@@ -184,16 +205,33 @@ impl<S: SolverSpace> LinearOperator<S> for Matched<S> {
     }
 }
 
+impl<S: SolverSpace> Matched<S> {
+    /// Returns the permuted and scaled terms. Collective.
+    fn permuted(&self, comm: &dyn Communicator, terms: &Terms) -> Result<Terms<'static>> {
+        let system = &self.system;
+        let whole = System::whole(comm, terms, system.numbers.as_deref())?;
+        system.own(comm, &system.matching.scaled(&whole)?)
+    }
+}
+
 impl<S: SolverSpace> Preconditioner<S> for Matched<S> {
     fn update_values(&mut self, space: &S, terms: &Terms, _: TermValues) -> Result<()> {
-        let (comm, system) = (space.comm(), &self.system);
-        let whole = System::whole(comm, terms, system.numbers.as_deref())?;
-        let scaled = system.own(comm, &system.matching.scaled(&whole)?)?;
+        let scaled = self.permuted(space.comm(), terms)?;
         if let Some(a) = &self.operator {
             a.borrow_mut().update_values(space, 0, scaled.terms[0].1.numbers())?;
         }
         let inner = self.scaled.inner_mut().and_then(|p| p.inner.as_mut());
         inner.map_or(Ok(()), |p| p.update_values(space, &scaled, TermValues::from(&scaled)))
+    }
+    fn prepare_transpose(&mut self, space: &S, terms: &Terms) -> Result<()> {
+        let scaled = self.permuted(space.comm(), terms)?;
+        let permutation = self.system.own(space.comm(), &permutation(&self.system.matching)?)?;
+        if let Some(a) = &self.operator {
+            a.borrow_mut().prepare_transpose(space, &scaled)?;
+        }
+        let Some(permuted) = self.scaled.inner_mut() else { return Ok(()) };
+        permuted.permutation.prepare_transpose(space, &permutation)?;
+        permuted.inner.as_mut().map_or(Ok(()), |p| p.prepare_transpose(space, &scaled))
     }
     fn take_events(&mut self) -> Vec<String> {
         let inner = self.scaled.inner_mut().and_then(|p| p.inner.as_mut());

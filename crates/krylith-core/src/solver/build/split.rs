@@ -321,6 +321,35 @@ impl<S: SolverSpace> Preconditioner<S> for Fielded<S> {
         }
         Ok(())
     }
+    fn prepare_transpose(&mut self, _: &S, terms: &Terms) -> Result<()> {
+        let coefficients: Vec<Dense> = terms.terms.iter().map(|(c, _)| c.clone()).collect();
+        for (f, row) in self.couplings.iter().enumerate() {
+            for (g, operator) in row.iter().enumerate() {
+                let Some(operator) = operator else { continue };
+                if let Some(terms) = coupling(&self.blocks, &coefficients, (f, g), &self.halos[g])? {
+                    operator.borrow_mut().prepare_transpose(&self.split.parts[g].space, &terms)?;
+                }
+            }
+        }
+        for (part, (matrix, _)) in self.split.parts.iter_mut().zip(&self.parts) {
+            part.inverse.prepare_transpose(&part.space, &matrix.terms())?;
+        }
+        let Some(last) = self.split.parts.last_mut() else { return Ok(()) };
+        match &mut last.around {
+            None => Ok(()),
+            Some(Around::Lsc(lsc)) => {
+                let (matrix, _) = &self.parts[0];
+                lsc.a.borrow_mut().prepare_transpose(&lsc.space, &matrix.terms())
+            }
+            Some(Around::Pcd(pcd)) => {
+                let [(_, f), (_, mass)] = &self.given[..] else {
+                    return Err(Error::Internal("pcd without its matrices".into()));
+                };
+                pcd.f.borrow_mut().prepare_transpose(&last.space, &f.terms())?;
+                pcd.mass.prepare_transpose(&last.space, &mass.terms())
+            }
+        }
+    }
     fn take_events(&mut self) -> Vec<String> {
         self.split.parts.iter_mut().flat_map(|part| part.inverse.take_events()).collect()
     }

@@ -14,7 +14,7 @@ use super::part::{PartMatrix, SubMatrix};
 use super::{Boxed, LocalProblem, PrecondInfo, Preconditioner, Value, by_name};
 use crate::comm::agree;
 use crate::matrix::{Bsr, Csr, Dense};
-use crate::operator::{LinearOperator, TermValues, Terms, fresh_key, joined_key};
+use crate::operator::{LinearOperator, TermValues, Terms, applied, fresh_key, joined_key};
 use crate::precond::assemble::Weight;
 use crate::precond::stage::{Coupling, clear, lower_factors};
 use crate::precond::{PrecondSpec, residual, split_scale};
@@ -183,29 +183,43 @@ fn describe(spec: &PrecondSpec, infos: Vec<PrecondInfo>, start: Instant) -> Prec
     }
 }
 
-impl<S: SolverSpace> LinearOperator<S> for Stages<S> {
-    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+impl<S: SolverSpace> Stages<S> {
+    /// Solves one stage after the other. The transpose begins with the last.
+    fn substitute(&self, space: &S, turned: bool, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         let (rest, scalars) = (&mut *self.rest.borrow_mut(), &mut *self.scalars.borrow_mut());
         if self.coupling.is_some() {
             // The product of the coupling reads stages that are not solved yet, with coefficients of zero.
             space.sweep(clear, scalars, [], [], [&mut *y], [])?;
         }
-        for (k, stage) in self.stages.iter().enumerate() {
+        for k in 0..self.stages.len() {
+            let stage = &self.stages[if turned { self.stages.len() - 1 - k } else { k }];
             let [from, to] = &mut *stage.work.borrow_mut();
             match self.coupling.as_ref().filter(|_| k > 0) {
                 None => space.gather(&stage.entries, x, from)?,
                 Some(coupling) => {
-                    coupling.product.apply(space, y, rest)?;
+                    applied(&coupling.product, turned, space, y, rest)?;
                     space.sweep(residual, scalars, [], [x], [&mut *rest], [])?;
                     space.gather(&stage.entries, rest, from)?;
                 }
             }
-            stage.inverse.apply(&stage.space, from, to)?;
+            applied(&*stage.inverse, turned, &stage.space, from, to)?;
             let own = &mut *stage.scalars.borrow_mut();
             stage.space.sweep(split_scale, own, [], [&stage.scale], [&mut *to], [])?;
             space.scatter(&stage.entries, to, y)?;
         }
         Ok(())
+    }
+}
+
+impl<S: SolverSpace> LinearOperator<S> for Stages<S> {
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        self.substitute(space, false, x, y)
+    }
+    fn has_transpose(&self) -> bool {
+        self.stages.iter().all(|stage| stage.inverse.has_transpose())
+    }
+    fn apply_transpose(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        self.substitute(space, true, x, y)
     }
     fn key(&self) -> u64 {
         let coupling = self.coupling.as_ref().map(|coupling| coupling.product.key());
@@ -250,6 +264,13 @@ impl<S: SolverSpace> Preconditioner<S> for Stages<S> {
             stage.inverse.update_values(&stage.space, &terms, TermValues::from(&terms))?;
         }
         Coupling::update(&mut self.coupling, space, &lower, values)
+    }
+    fn prepare_transpose(&mut self, space: &S, terms: &Terms) -> Result<()> {
+        for stage in &mut self.stages {
+            stage.inverse.prepare_transpose(&stage.space, &stage.matrix.terms())?;
+        }
+        let lower = lower_factors(&TermValues::from(terms))?;
+        self.coupling.as_mut().map_or(Ok(()), |coupling| coupling.prepare_transpose(space, terms, &lower))
     }
     fn take_events(&mut self) -> Vec<String> {
         self.stages.iter_mut().flat_map(|stage| stage.inverse.take_events()).collect()

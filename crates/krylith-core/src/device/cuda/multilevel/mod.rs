@@ -311,7 +311,7 @@ impl Coarsen for Cuda {
     }
     fn level_operator(&self, terms: &Terms, precision: Precision) -> Result<PointBlock<Self>> {
         match terms.halo {
-            None => PointBlock::of(terms, CudaProduct::of_level(self, terms, precision)?),
+            None => PointBlock::of(terms, CudaProduct::of_level(self, terms, precision)?, precision),
             Some(_) => PointBlock::with_format(self, terms, precision, Format::Csr),
         }
     }

@@ -14,7 +14,7 @@ use super::sums::Sums;
 use crate::matrix::storage::Storage;
 use crate::matrix::{Arrays, Bsr, Dense};
 use crate::memory::Pattern;
-use crate::operator::{Terms, with_block};
+use crate::operator::{Terms, turned, with_block};
 use crate::precond::invert_block;
 use crate::precond::jacobi::{BAD_BLOCKS, bad_block};
 use crate::threads::Pool;
@@ -22,7 +22,7 @@ use crate::{Error, Result};
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A term as [`Terms`] stores it.
 type Term<'a> = (Dense, Cow<'a, Bsr>);
@@ -104,53 +104,13 @@ pub fn couplings(pool: &Pool, terms: &Terms) -> Result<Bsr> {
 
 /// Returns the transpose of a matrix of 1×1 blocks.
 pub fn transpose(pool: &Pool, a: &Bsr) -> Result<Bsr> {
-    let (n, m, entries) = (a.block_rows(), a.block_columns(), a.blocks());
-    let (from, col, values) = (a.row_ptr(), a.col(), a.values());
+    let (n, m, values) = (a.block_rows(), a.block_columns(), a.values());
     // Each piece counts its entries in every column, so there are no more pieces than threads.
-    let pieces = pool.pieces(entries * 12).min(pool.threads());
-    let runs = runs(from, 0..n, pieces);
-    let mut next = map(pool, runs.len(), |k| {
-        let mut count = vec![0usize; m];
-        col[from[runs[k].start]..from[runs[k].end]].iter().for_each(|&j| count[j as usize] += 1);
-        count
-    });
-    let mut row_ptr = Vec::with_capacity(m + 1);
-    row_ptr.push(0);
-    let mut sum = 0;
-    for j in 0..m {
-        for next in &mut next {
-            sum += std::mem::replace(&mut next[j], sum);
-        }
-        row_ptr.push(sum);
-    }
-    let storage = |rows, values| Bsr::from_storage(1, Storage::host(m, n, row_ptr, rows, values));
-    if let ([run], [next]) = (&runs[..], &mut next[..]) {
-        let (mut rows, mut turned) = (vec![0; entries], vec![0.0; entries]);
-        for i in run.clone() {
-            for p in from[i]..from[i + 1] {
-                let at = &mut next[col[p] as usize];
-                (rows[*at], turned[*at]) = (i as u32, values[p]);
-                *at += 1;
-            }
-        }
-        return Ok(storage(rows, turned));
-    }
-    let rows: Vec<AtomicU32> = (0..entries).map(|_| AtomicU32::new(0)).collect();
-    let turned: Vec<AtomicU64> = (0..entries).map(|_| AtomicU64::new(0)).collect();
-    let next: Vec<Mutex<Vec<usize>>> = next.into_iter().map(Mutex::new).collect();
-    pool.run(runs.len(), |k| {
-        let mut next = next[k].lock().unwrap_or_else(|e| e.into_inner());
-        for i in runs[k].clone() {
-            for p in from[i]..from[i + 1] {
-                let at = &mut next[col[p] as usize];
-                rows[*at].store(i as u32, Relaxed);
-                turned[*at].store(values[p].to_bits(), Relaxed);
-                *at += 1;
-            }
-        }
-    });
-    let rows = rows.into_iter().map(AtomicU32::into_inner).collect();
-    Ok(storage(rows, turned.into_iter().map(|v| f64::from_bits(v.into_inner())).collect()))
+    let pieces = pool.pieces(a.blocks() * 12).min(pool.threads());
+    let run = |pieces: usize, f: &(dyn Fn(usize) + Sync)| pool.run(pieces, f);
+    let turned = turned(a.row_ptr(), a.col(), m, pieces, run, |p| values[p].to_bits());
+    let values = turned.numbers.into_iter().map(f64::from_bits).collect();
+    Ok(Bsr::from_storage(1, Storage::host(m, n, turned.row_ptr, turned.col, values)))
 }
 
 /// Base-2 logarithm of the number of rows in a chunk of A P.

@@ -99,6 +99,20 @@ impl<S: SolverSpace> LinearOperator<S> for OneTerm<S> {
         }
         Ok(())
     }
+    fn has_transpose(&self) -> bool {
+        self.inverse.has_transpose()
+    }
+    /// P and C⁻¹ act on different indices, so their order does not matter.
+    fn apply_transpose(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        let (mixed, [from, to]) = (&mut *self.mixed.borrow_mut(), &mut *self.work.borrow_mut());
+        self.mix.apply_transpose(space, x, mixed)?;
+        for entries in &self.entries {
+            space.gather(entries, mixed, from)?;
+            self.inverse.apply_transpose(&self.space, from, to)?;
+            space.scatter(entries, to, y)?;
+        }
+        Ok(())
+    }
     fn key(&self) -> u64 {
         joined_key([self.key, self.mix.key(), self.inverse.key()])
     }
@@ -120,6 +134,12 @@ impl<S: SolverSpace> Preconditioner<S> for OneTerm<S> {
         self.matrix.update(&self.space, &self.scalar.csr)?;
         let terms = self.matrix.terms();
         self.inverse.update_values(&self.space, &terms, TermValues::from(&terms))
+    }
+    fn prepare_transpose(&mut self, space: &S, terms: &Terms) -> Result<()> {
+        let one = identity(self.a.rows());
+        let mix = Terms { terms: vec![(inverse(&terms.terms[0].0)?, Cow::Borrowed(&one))], halo: None };
+        self.mix.prepare_transpose(space, &mix)?;
+        self.inverse.prepare_transpose(&self.space, &self.matrix.terms())
     }
     fn take_events(&mut self) -> Vec<String> {
         self.inverse.take_events()
