@@ -3,6 +3,7 @@
 
 mod blocks;
 mod data;
+mod transposed;
 
 pub use blocks::FieldBlock;
 

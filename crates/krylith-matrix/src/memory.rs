@@ -199,6 +199,11 @@ pub trait OnDevice: Any + Send + Sync {
     /// True if both patterns, of the same shape, are known to be equal; `None` if this device cannot compare
     /// them.
     fn same_pattern(&self, other: &Arc<dyn OnDevice>) -> Option<bool>;
+    /// True if both have equal values, of which they have the same number; `None` if this device cannot
+    /// compare them.
+    fn same_values(&self, _other: &Arc<dyn OnDevice>) -> Option<bool> {
+        None
+    }
     /// The matrix, which has scalar rows, in square blocks on the same device: the number of blocks, and
     /// their arrays. `None` if this device does not group.
     ///

@@ -108,6 +108,19 @@ impl OriginalSystem<'_> {
         self.norm(&magnitudes(self.terms, &self.with_ghosts(x)?))
     }
 
+    /// Largest ‖A n‖ / ‖|A| |n|‖ at which a given n counts as a null vector.
+    pub(crate) const NULL: f64 = 1e-6;
+
+    /// Returns ‖A n‖ / ‖|A| |n|‖, which is zero up to rounding for a null vector n.
+    ///
+    /// # Errors
+    /// A rank that has ended or failed.
+    pub(crate) fn null_share(&self, n: &[f64]) -> Result<f64> {
+        let zeros = vec![0.0; n.len()];
+        let product = self.norm(&self.residual(&zeros, n)?)?;
+        Ok(product / self.magnitude(n)?.max(f64::MIN_POSITIVE))
+    }
+
     /// Returns ‖r_c‖₂ of each component c over all nodes, stages and ranks.
     ///
     /// # Errors

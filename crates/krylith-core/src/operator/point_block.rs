@@ -10,6 +10,8 @@
 //! Terms with the same pattern store their values side by side, so that columns are read once. A device
 //! implements [`PointBlockSum`]: it uploads terms, multiplies, and accepts new values and new coefficients.
 
+mod turned;
+
 use super::{Dots, Format, LinearOperator, TransposedTerms, fresh_key, not_prepared};
 use crate::halo::Halo;
 use crate::matrix::{Bsr, Csr, Dense, KroneckerSum, StructuralRank};
@@ -17,9 +19,8 @@ use crate::memory::Numbers;
 use crate::space::{Precision, Space};
 use crate::{Error, Result};
 use std::borrow::Cow;
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::Arc;
+use turned::Turned;
 
 /// The terms of a sum, on the host: each has a coefficient (s×s) and a matrix.
 ///
@@ -301,14 +302,6 @@ pub struct PointBlock<S: PointBlockSum> {
     transpose: Option<Turned<S>>,
 }
 
-/// Aᵀ of a [`PointBlock`].
-struct Turned<S: PointBlockSum> {
-    terms: TransposedTerms,
-    operator: Rc<RefCell<PointBlock<S>>>,
-    /// True if A has got other values since.
-    stale: bool,
-}
-
 impl<S: PointBlockSum> PointBlock<S> {
     /// Builds A⊗M + τB⊗L on the device of `space`.
     ///
@@ -376,91 +369,6 @@ impl<S: PointBlockSum> PointBlock<S> {
             precision,
             transpose: None,
         })
-    }
-
-    /// Lays out the product with Aᵀ. `terms` are those of the operator, with its current values. Call this
-    /// function again after new values or coefficients: then they are only gathered. If nothing has changed,
-    /// nothing happens. Collective if the terms have a halo.
-    ///
-    /// # Errors
-    /// Out of device memory; a rank that has ended or failed.
-    ///
-    /// ```
-    /// use krylith::device::Cpu;
-    /// use krylith::{Precision, matrix::Csr, operator::{LinearOperator, PointBlock, Terms}};
-    /// let matrix = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
-    /// let (space, terms) = (Cpu::new(2, 1), Terms::csr(&matrix)?);
-    /// let mut a = PointBlock::new(&space, &terms, Precision::F64, false)?;
-    /// a.prepare_transpose(&space, &terms)?;
-    /// let mut y = vec![0.0; 2];
-    /// a.apply_transpose(&space, &vec![1.0, 2.0], &mut y)?;
-    /// assert_eq!(y, [2.0, 7.0]);
-    /// # Ok::<(), krylith::Error>(())
-    /// ```
-    pub fn prepare_transpose(&mut self, space: &S, terms: &Terms) -> Result<()> {
-        let precision = self.precision;
-        self.prepare_transpose_by(space, terms, |terms| PointBlock::new(space, terms, precision, false))
-    }
-
-    /// Does the same as [`prepare_transpose`](Self::prepare_transpose); `build` makes the operator of Aᵀ.
-    pub(crate) fn prepare_transpose_by(
-        &mut self,
-        space: &S,
-        terms: &Terms,
-        build: impl FnOnce(&Terms) -> Result<Self>,
-    ) -> Result<()> {
-        match &mut self.transpose {
-            None => {
-                let turned = space.transpose(terms)?;
-                let operator = Rc::new(RefCell::new(build(turned.terms())?));
-                self.transpose = Some(Turned { terms: turned, operator, stale: false });
-            }
-            Some(Turned { terms: turned, operator, stale }) if *stale => {
-                space.transpose_again(terms, turned)?;
-                operator.borrow_mut().renew(space, turned.terms())?;
-                *stale = false;
-            }
-            Some(_) => {}
-        }
-        Ok(())
-    }
-
-    /// Returns Aᵀ and its terms, once they are laid out.
-    pub(crate) fn transposed(&self) -> Option<(&TransposedTerms, &Rc<RefCell<PointBlock<S>>>)> {
-        self.transpose.as_ref().map(|turned| (&turned.terms, &turned.operator))
-    }
-
-    /// Sets the values and coefficients of these terms, which have the operator's patterns. New values may
-    /// break the structure that was found inside the blocks. Then the product is built anew, on all ranks
-    /// that share it. Collective if the terms have a halo.
-    ///
-    /// # Errors
-    /// Values of another shape; a value that is not finite; out of device memory.
-    pub(crate) fn renew(&mut self, space: &S, terms: &Terms) -> Result<()> {
-        self.forget_transpose();
-        for (to, (c, _)) in self.coefficients.iter_mut().zip(&terms.terms) {
-            to.clone_from(c);
-        }
-        let mut update = || -> Result<()> {
-            for (t, (_, a)) in terms.terms.iter().enumerate() {
-                space.update_values(&mut self.product, t, a.numbers())?;
-            }
-            space.update_coefficients(&mut self.product, &self.coefficients)
-        };
-        let broken = update().is_err();
-        let anew = if terms.halo.is_some() { space.any(broken)? } else { broken };
-        if anew {
-            self.product = space.prepare(terms, self.precision, false)?;
-            self.key = fresh_key();
-        }
-        Ok(())
-    }
-
-    /// Marks the product with Aᵀ as made from other values.
-    fn forget_transpose(&mut self) {
-        if let Some(turned) = &mut self.transpose {
-            turned.stale = true;
-        }
     }
 
     /// Sets new values of M (term 0) or L (term 1) with the same pattern. Nothing is analysed again.

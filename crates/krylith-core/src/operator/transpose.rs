@@ -8,12 +8,12 @@
 //! nothing is sorted again.
 
 use super::Terms;
+use crate::Result;
 use crate::comm::Communicator;
 use crate::comm::wire::{Reader, packed};
 use crate::halo::{Halo, Neighbour};
 use crate::matrix::storage::Storage;
 use crate::matrix::{Bsr, Dense};
-use crate::Result;
 use rayon::prelude::*;
 use std::any::Any;
 use std::borrow::Cow;
@@ -94,8 +94,8 @@ pub(crate) struct Turned {
     pub numbers: Vec<u64>,
 }
 
-/// Transposes a pattern with `columns` columns in at most `pieces` pieces, which `run` distributes to threads.
-/// Columns of the result ascend. `number` is called with each entry's position.
+/// Transposes a pattern with `columns` columns in at most `pieces` pieces, which `run` distributes to
+/// threads. Columns of the result ascend. `number` is called with each entry's position.
 pub(crate) fn turned(
     row_ptr: &[usize],
     col: &[u32],
@@ -225,22 +225,13 @@ impl HostMap {
     }
 }
 
-/// Returns the transpose of a coefficient.
-fn turned_coefficient(c: &Dense) -> Dense {
-    let mut to = c.clone();
-    for i in 0..c.rows() {
-        (0..c.rows()).for_each(|j| to[(i, j)] = c[(j, i)]);
-    }
-    to
-}
-
 impl TransposedTerms {
     /// Wraps transposed matrices and the maps of their values.
     #[cfg(feature = "cuda")]
     pub(crate) fn new(terms: &Terms, matrices: Vec<(Bsr, Arc<Map>)>) -> Self {
         let (matrices, maps): (Vec<_>, _) = matrices.into_iter().unzip();
         let turned = terms.terms.iter().zip(matrices);
-        let turned = turned.map(|((c, _), a)| (turned_coefficient(c), Cow::Owned(a))).collect();
+        let turned = turned.map(|((c, _), a)| (c.transposed(), Cow::Owned(a))).collect();
         Self { terms: Terms { terms: turned, halo: None }, maps }
     }
 
@@ -281,7 +272,7 @@ impl TransposedTerms {
             if t == maps.len() {
                 (storages.push(storages[0].clone()), maps.push(maps[0].clone()));
             }
-            turned.push((turned_coefficient(c), Cow::Owned(Bsr::from_storage(a.block(), storages[t].clone()))));
+            turned.push((c.transposed(), Cow::Owned(Bsr::from_storage(a.block(), storages[t].clone()))));
         }
         let mut made = Self { terms: Terms { terms: turned, halo }, maps };
         made.update_on_host(comm, terms)?;
@@ -299,7 +290,7 @@ impl TransposedTerms {
             };
             let values = map.values(comm, a.block(), a.values())?;
             *to = Cow::Owned(to.with_storage(to.storage().with_host_values(values)));
-            *to_c = turned_coefficient(c);
+            *to_c = c.transposed();
         }
         Ok(())
     }
@@ -307,13 +298,21 @@ impl TransposedTerms {
     /// Replaces the values of term t by those that a device gathered, and its coefficient.
     #[cfg(feature = "cuda")]
     pub(crate) fn set(&mut self, t: usize, coefficient: &Dense, matrix: Bsr) {
-        self.terms.terms[t] = (turned_coefficient(coefficient), Cow::Owned(matrix));
+        self.terms.terms[t] = (coefficient.transposed(), Cow::Owned(matrix));
     }
 
     /// Returns the map of term t.
     #[cfg(feature = "cuda")]
     pub(crate) fn map(&self, t: usize) -> &Arc<Map> {
         &self.maps[t]
+    }
+
+    /// Returns true if own rows of Aᵀ are those of A.
+    pub(crate) fn equal(&self, terms: &Terms) -> bool {
+        let same = |((c, a), (d, b)): (&(Dense, Cow<Bsr>), &(Dense, Cow<Bsr>))| {
+            c == d && a.same_pattern(b) && a.storage().same_values(b.storage())
+        };
+        self.terms.halo == terms.halo && self.terms.terms.iter().zip(&terms.terms).all(same)
     }
 
     /// Returns the terms of Aᵀ.

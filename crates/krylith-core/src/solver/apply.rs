@@ -82,7 +82,30 @@ impl Solver<'_> {
     /// # Ok::<(), krylith::Error>(())
     /// ```
     pub fn multiply<'v>(&mut self, x: impl Into<Numbers<'v>>, y: impl Into<NumbersMut<'v>>) -> Result<()> {
-        self.apply(Operand::Matrix, x.into(), y.into())
+        self.apply(Operand::Matrix, false, x.into(), y.into())
+    }
+
+    /// Computes `y ← Aᵀ x`, as [`multiply`](Self::multiply) computes A x. The first call lays out Aᵀ, unless
+    /// A is symmetric. Collective where the problem is distributed.
+    ///
+    /// # Errors
+    /// As [`multiply`](Self::multiply).
+    ///
+    /// ```
+    /// use krylith::{Solver, matrix::Csr};
+    /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
+    /// let mut solver = Solver::new(&a, &"device=cpu".parse()?)?;
+    /// let mut y = [0.0; 2];
+    /// solver.multiply_transposed(&[1.0, 2.0], &mut y)?;
+    /// assert_eq!(y, [2.0, 7.0]);
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn multiply_transposed<'v>(
+        &mut self,
+        x: impl Into<Numbers<'v>>,
+        y: impl Into<NumbersMut<'v>>,
+    ) -> Result<()> {
+        self.apply(Operand::Matrix, true, x.into(), y.into())
     }
 
     /// Computes `y ← P⁻¹ x` with the current preconditioner: that of the options, or of the last attempt of
@@ -105,13 +128,36 @@ impl Solver<'_> {
         x: impl Into<Numbers<'v>>,
         y: impl Into<NumbersMut<'v>>,
     ) -> Result<()> {
-        self.apply(Operand::Preconditioner, x.into(), y.into())
+        self.apply(Operand::Preconditioner, false, x.into(), y.into())
     }
 
-    fn apply(&mut self, what: Operand, x: Numbers, y: NumbersMut) -> Result<()> {
+    /// Computes `y ← P⁻ᵀ x` with the preconditioner that [`precondition`](Self::precondition) applies.
+    /// Collective where the problem is distributed.
+    ///
+    /// # Errors
+    /// As [`precondition`](Self::precondition); [`Error::Unsupported`] if P⁻¹ is not a fixed linear map.
+    ///
+    /// ```
+    /// use krylith::{Solver, matrix::Csr};
+    /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 4.0)])?;
+    /// let mut solver = Solver::new(&a, &"precond=jacobi device=cpu".parse()?)?;
+    /// let mut y = [0.0; 2];
+    /// solver.precondition_transposed(&[1.0, 2.0], &mut y)?;
+    /// assert_eq!(y, [0.5, 0.5]);
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn precondition_transposed<'v>(
+        &mut self,
+        x: impl Into<Numbers<'v>>,
+        y: impl Into<NumbersMut<'v>>,
+    ) -> Result<()> {
+        self.apply(Operand::Preconditioner, true, x.into(), y.into())
+    }
+
+    fn apply(&mut self, what: Operand, transposed: bool, x: Numbers, y: NumbersMut) -> Result<()> {
         self.check_whole()?;
         self.check_vectors([("x", x.len()), ("y", y.len())])?;
-        let work: &Work<'_> = &|_, engine, local, from, to| engine.apply(local, what, from, to);
+        let work: &Work<'_> = &|_, engine, local, from, to| engine.apply(transposed, local, what, from, to);
         let done = on_parts(&mut self.workers, &self.problem, x, y, work);
         self.after(done)
     }

@@ -1,6 +1,7 @@
 //! One rank of a solve, generic over devices. It has the operator, and the preconditioner and the method of
 //! the current attempt, and moves from a failed attempt to the next.
 
+mod adjoint;
 mod engine;
 mod inconsistent;
 mod one;
@@ -12,6 +13,7 @@ mod update;
 pub(super) use engine::{Engine, Operand};
 pub(super) use update::{Coefficients, Update};
 
+use super::SolverSpace;
 use super::build::operator;
 use super::crowded::Crowded;
 use super::diagnosis::Diagnosis;
@@ -19,7 +21,6 @@ use super::fallbacks::{self, Attempt, Seen};
 use super::refine::{Passes, Vectors};
 use super::solution::{DeviceUsed, Event, EventKind, NEXT, Solution, copy_history};
 use super::watch::{Pace, Run, Watch};
-use super::{Refresh, SolverSpace};
 use crate::comm::{Communicator, agree};
 use crate::interrupt::{self, Bounds};
 use crate::matching::MatchingFound;
@@ -32,6 +33,7 @@ use crate::problem::LocalProblem;
 use crate::profile::{self, SetupPart, SetupParts};
 use crate::space::{History, Observer, Outcome, Precision, Stop};
 use crate::{Error, Result};
+use adjoint::{Adjoint, Shared};
 use share::Sharing;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -49,6 +51,10 @@ struct Current<S: SolverSpace> {
     method: Box<dyn Method<S>>,
     /// True if the method works with whole vectors ([`Sharing`]).
     is_whole: bool,
+    /// The preconditioner inside `p`, if the adjoint uses it too.
+    shared: Option<Shared<S>>,
+    /// True if `p` is the transpose of another rank's preconditioner.
+    is_turned: bool,
 }
 
 /// If an attempt leaves more than this share of the residual, it has made no progress.
@@ -100,6 +106,10 @@ pub(super) struct Rank<S: SolverSpace> {
     pending: Vec<Event>,
     solution: Solution,
     lost: bool,
+    comm: Arc<dyn Communicator>,
+    /// What solves with Aᵀ, once there was such a solve, and true if values have changed since.
+    adjoint: Option<Adjoint<S>>,
+    is_adjoint_stale: bool,
 }
 
 impl<S: SolverSpace> Rank<S> {
@@ -202,6 +212,9 @@ impl<S: SolverSpace> Rank<S> {
             pending: Vec::new(),
             solution,
             lost: false,
+            comm: comm.clone(),
+            adjoint: None,
+            is_adjoint_stale: false,
         };
         rank.climb(local, 0, None)?;
         match rank.current {
@@ -355,7 +368,7 @@ impl<S: SolverSpace> Rank<S> {
         let (method, is_whole) =
             self.sharing.method(on, local, attempt, (a, &p, &info), &mut self.choices)?;
         self.pending.extend(notes.into_iter().map(|note| Event::new(EventKind::Fallback, None, note)));
-        Ok(Current { p, info, method, is_whole })
+        Ok(Current { p, info, method, is_whole, shared: None, is_turned: false })
     }
 
     /// Runs attempts until one solves the system or none is left. Residuals are in the units of `rhs`.
@@ -475,8 +488,9 @@ impl<S: SolverSpace> Rank<S> {
     }
 }
 
-impl<S: SolverSpace> Engine for Rank<S> {
-    fn solve(
+impl<S: SolverSpace> Rank<S> {
+    /// Solves the system from `x`.
+    fn solved(
         &mut self,
         local: &LocalProblem,
         run: &Run,
@@ -484,7 +498,6 @@ impl<S: SolverSpace> Engine for Rank<S> {
         mut x: NumbersMut,
         observer: &mut dyn Observer,
     ) -> Result<()> {
-        let _entered = run.limits.enter();
         let solution = &mut self.solution;
         (solution.solve_seconds, solution.setup_seconds) = (0.0, 0.0);
         solution.events.clear();
@@ -525,25 +538,5 @@ impl<S: SolverSpace> Engine for Rank<S> {
         let at = at.unwrap_or(solution.events.len());
         solution.events.splice(at..at, self.pending.drain(..));
         Ok(())
-    }
-
-    fn update(&mut self, local: &LocalProblem, what: Update, refresh: Refresh) -> Result<()> {
-        self.updated(local, what, refresh)
-    }
-
-    fn apply(&mut self, local: &LocalProblem, what: Operand, from: Numbers, to: NumbersMut) -> Result<()> {
-        self.applied(local, what, from, to)
-    }
-
-    fn solution(&mut self) -> &mut Solution {
-        &mut self.solution
-    }
-
-    fn is_lost(&self) -> bool {
-        self.lost
-    }
-
-    fn read_bandwidth(&self) -> Option<f64> {
-        SolverSpace::read_bandwidth(&self.space)
     }
 }

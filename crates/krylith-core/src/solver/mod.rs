@@ -38,6 +38,7 @@ mod request;
 mod rows;
 mod solution;
 mod symmetric;
+mod transposed;
 mod update;
 mod watch;
 mod workers;
@@ -266,6 +267,8 @@ pub struct Solver<'a> {
     blocks: [Vec<f64>; 2],
     /// Record of the first solve for `device=auto`.
     trial: Option<experience::Trial>,
+    /// A solver of the transposed system with a set-up of its own, where that of this solver does not do.
+    adjoint: Option<Box<Solver<'static>>>,
     /// The failure after which this solver cannot be used any more.
     broken: Option<String>,
 }
@@ -338,6 +341,7 @@ impl<'a> Solver<'a> {
             refresh: Refresh::default(),
             trial: trial.map(|trial| experience::Trial { on_gpu: solution.device.kind == "cuda", ..trial }),
             solution,
+            adjoint: None,
             broken: None,
         })
     }
@@ -357,13 +361,14 @@ impl<'a> Solver<'a> {
         b: impl Into<Numbers<'v>>,
         x: impl Into<NumbersMut<'v>>,
     ) -> Result<&Solution> {
-        self.run(b.into(), x.into(), &mut ())?;
+        self.run(false, b.into(), x.into(), &mut ())?;
         Ok(&self.solution)
     }
 
     /// Runs the attempts from `x` until one of them reaches `stop`, and keeps their solution. Collective.
     fn run_attempts(
         &mut self,
+        transposed: bool,
         stop: Stop,
         b: Numbers,
         x: NumbersMut,
@@ -379,9 +384,9 @@ impl<'a> Solver<'a> {
                 Some(observer) => *observer,
                 None => &mut (),
             };
-            engine.solve(local, &run, b, x, observer)?;
+            engine.solve(transposed, local, &run, b, x, observer)?;
             if number == 0 {
-                lock(&answer).copy_from(engine.solution());
+                lock(&answer).copy_from(engine.solution(transposed));
             }
             Ok(())
         });
@@ -389,12 +394,21 @@ impl<'a> Solver<'a> {
     }
 
     /// Solves, and reports progress to an observer, except for the last iteration.
-    fn run(&mut self, b: Numbers, mut x: NumbersMut, observer: &mut (dyn Observer + Send)) -> Result<()> {
+    fn run(
+        &mut self,
+        transposed: bool,
+        b: Numbers,
+        mut x: NumbersMut,
+        observer: &mut (dyn Observer + Send),
+    ) -> Result<()> {
         self.check_whole()?;
         self.check_vectors([("b", b.len()), ("x", x.len())])?;
         self.check_finite([("b", b), ("x0", x.as_array())])?;
         let deadline = self.time_limit.and_then(|limit| Instant::now().checked_add(limit));
-        self.run_attempts(self.stop, b, x.reborrow(), deadline, observer)?;
+        match transposed {
+            false => self.run_attempts(false, self.stop, b, x.reborrow(), deadline, observer)?,
+            true => self.run_transposed(b, x.reborrow(), deadline, observer)?,
+        }
         self.check_begun(b)?;
         let solution = &mut self.solution;
         solution.setup_parts.add(std::mem::take(&mut self.setup));
@@ -405,8 +419,10 @@ impl<'a> Solver<'a> {
             Event::new(EventKind::Warning, None, text)
         });
         solution.events.splice(0..0, renamed.chain(dropped).chain(self.pending.take()));
-        let judged = self.judge_by_rows(b, &mut x, deadline, observer);
-        self.after(judged)?;
+        if !transposed {
+            let judged = self.judge_by_rows(b, &mut x, deadline, observer);
+            self.after(judged)?;
+        }
         let solution = &mut self.solution;
         if let Some(trial) = self.trial.take().filter(|_| solution.converged()) {
             experience::note(&trial, solution.setup_seconds + solution.solve_seconds);
@@ -552,7 +568,7 @@ fn engines(problem: &Problem, options: &Arc<Options>, workers: &mut WorkerGroup)
     let told = Mutex::new(None);
     workers.command(&|number, worker| {
         if let (0, Some(worker)) = (number, worker) {
-            *lock(&told) = Some(worker.engine.solution().clone());
+            *lock(&told) = Some(worker.engine.solution(false).clone());
         }
         Ok(())
     })?;

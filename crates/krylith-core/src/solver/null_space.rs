@@ -64,8 +64,8 @@ impl Problem<'_> {
     /// # Errors
     /// n is not a null vector, with the size of A n; a rank has ended or failed.
     pub fn check_null_vector(&self, n: &[f64]) -> Result<()> {
-        let share = share(self.original(), n)?;
-        if share <= 100.0 * NULL {
+        let share = self.original().null_share(n)?;
+        if share <= OriginalSystem::NULL {
             return Ok(());
         }
         Err(Error::invalid(format!(
@@ -79,16 +79,9 @@ impl Problem<'_> {
 fn nulls(original: OriginalSystem, vectors: impl Iterator<Item = Vec<f64>>) -> Result<Vec<Vec<f64>>> {
     let mut found = Vec::new();
     for v in vectors {
-        if share(original, &v)? <= NULL {
+        if original.null_share(&v)? <= NULL {
             found.push(v);
         }
     }
     Ok(found)
-}
-
-/// Returns ‖A n‖ / ‖|A| |n|‖.
-fn share(original: OriginalSystem, n: &[f64]) -> Result<f64> {
-    let zeros = vec![0.0; n.len()];
-    let product = original.norm(&original.residual(&zeros, n)?)?;
-    Ok(product / original.magnitude(n)?.max(f64::MIN_POSITIVE))
 }

@@ -31,6 +31,7 @@ pub struct Request<'s, 'a, 'v> {
     x: NumbersMut<'v>,
     observer: Option<&'v mut (dyn Observer + Send)>,
     stop: Option<Stop>,
+    transposed: bool,
 }
 
 impl<'a> Solver<'a> {
@@ -41,7 +42,7 @@ impl<'a> Solver<'a> {
         b: impl Into<Numbers<'v>>,
         x: impl Into<NumbersMut<'v>>,
     ) -> Request<'s, 'a, 'v> {
-        Request { solver: self, b: b.into(), x: x.into(), observer: None, stop: None }
+        Request { solver: self, b: b.into(), x: x.into(), observer: None, stop: None, transposed: false }
     }
 }
 
@@ -57,17 +58,33 @@ impl<'s, 'v> Request<'s, '_, 'v> {
         Self { stop: Some(stop), ..self }
     }
 
+    /// Solves Aᵀ x = b instead, with the transpose of the preconditioner; see
+    /// [`Solver::solve_transposed`].
+    ///
+    /// ```
+    /// use krylith::{Solver, matrix::Csr};
+    /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 4.0)])?;
+    /// let mut solver = Solver::new(&a, &"precond=ildu device=cpu rtol=1e-10".parse()?)?;
+    /// let mut x = [0.0; 2];
+    /// assert!(solver.request(&[2.0, 5.0], &mut x).transposed(true).run()?.converged());
+    /// assert!(x.iter().all(|x| (x - 1.0).abs() < 1e-9));
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn transposed(self, transposed: bool) -> Self {
+        Self { transposed, ..self }
+    }
+
     /// Solves. Collective where the problem is distributed.
     ///
     /// # Errors
     /// As [`Solver::solve`].
     pub fn run(self) -> Result<&'s Solution> {
-        let Self { solver, b, x, observer, stop } = self;
+        let Self { solver, b, x, observer, stop, transposed } = self;
         let kept = solver.stop;
         solver.stop = stop.unwrap_or(kept);
         let done = match observer {
-            None => solver.run(b, x, &mut ()),
-            Some(observer) => observed(solver, b, x, observer),
+            None => solver.run(transposed, b, x, &mut ()),
+            Some(observer) => observed(solver, transposed, b, x, observer),
         };
         solver.stop = kept;
         done?;
@@ -92,7 +109,7 @@ impl<'s, 'v> Request<'s, '_, 'v> {
     /// # Ok::<(), krylith::Error>(())
     /// ```
     pub fn columns(self) -> Result<Vec<Solution>> {
-        let Self { solver, b, mut x, mut observer, stop } = self;
+        let Self { solver, b, mut x, mut observer, stop, transposed } = self;
         let n = solver.problem.own_len();
         if b.len() != x.len() || n == 0 || !b.len().is_multiple_of(n) {
             return Err(Error::invalid(format!(
@@ -105,7 +122,7 @@ impl<'s, 'v> Request<'s, '_, 'v> {
             let range = k * n..(k + 1) * n;
             let observer = observer.as_deref_mut().map(|observer| observer as &mut (dyn Observer + Send));
             let (b, x) = (b.range(range.clone()), x.range(range));
-            let solution = Request { solver: &mut *solver, b, x, observer, stop }.run();
+            let solution = Request { solver: &mut *solver, b, x, observer, stop, transposed }.run();
             solution.cloned().map_err(|e| e.in_column(k))
         };
         (0..b.len() / n).map(column).collect()
@@ -132,12 +149,13 @@ impl Observer for Reported<'_> {
 /// do not call it after the last iteration.
 fn observed(
     solver: &mut Solver,
+    transposed: bool,
     b: Numbers,
     x: NumbersMut,
     observer: &mut (dyn Observer + Send),
 ) -> Result<()> {
     let mut reported = Reported { observer, last: None };
-    solver.run(b, x, &mut reported)?;
+    solver.run(transposed, b, x, &mut reported)?;
     let solution = &solver.solution;
     let (iteration, residual) = (solution.history.iterations, solution.history.residuals.last());
     if let Some(&relative_residual) = residual.filter(|_| reported.last != Some(iteration)) {

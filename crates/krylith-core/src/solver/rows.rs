@@ -28,7 +28,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 /// Rows differ in scale if their largest entries differ by more than this factor.
-const UNEVEN: f64 = 1e6;
+pub(super) const UNEVEN: f64 = 1e6;
 /// Largest number of solves of the scaled system. The result of each solve tightens the tolerance of the
 /// next.
 const ROUNDS: usize = 4;
@@ -207,7 +207,7 @@ impl Solver<'_> {
             let inner = match scaled {
                 Scaled::Same => {
                     let before = self.solution.clone();
-                    let ran = self.run_attempts(stop, from, to, deadline, &mut behind);
+                    let ran = self.run_attempts(false, stop, from, to, deadline, &mut behind);
                     let inner = std::mem::replace(&mut self.solution, before);
                     ran?;
                     inner
@@ -216,7 +216,7 @@ impl Solver<'_> {
                     let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
                     solver.time_limit = left.map(|left| left.max(Duration::from_nanos(1)));
                     solver.stop = stop;
-                    solver.run(from, to, &mut behind)?;
+                    solver.run(false, from, to, &mut behind)?;
                     solver.solution.clone()
                 }
             };

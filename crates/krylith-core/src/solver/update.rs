@@ -288,7 +288,7 @@ impl Solver<'_> {
     }
 
     fn update(&mut self, what: Update<'_>) -> Result<()> {
-        (self.rows, self.is_renewed) = (None, true);
+        (self.rows, self.adjoint, self.is_renewed) = (None, None, true);
         let Self { problem, workers, refresh, cancel, .. } = self;
         let parts = workers.parts.take();
         let limits = Limits { cancel: cancel.clone(), deadline: None };

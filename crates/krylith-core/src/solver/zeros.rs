@@ -188,7 +188,7 @@ impl Solver<'_> {
         }
         whole.stages = self.problem.stages.clone();
         self.problem = whole;
-        self.rows = None;
+        (self.rows, self.adjoint) = (None, None);
         let limits = Limits { cancel: self.cancel.clone(), deadline: None };
         let made = {
             let _entered = limits.enter();

@@ -46,6 +46,7 @@ pub mod stages;
 pub mod sweeps;
 #[cfg(feature = "cuda")]
 pub mod transfers;
+pub mod transposed;
 pub mod vanka;
 
 use crate::common::*;

@@ -33,6 +33,7 @@ mod share;
 mod singular;
 mod solver;
 mod subdomains;
+mod transposed;
 mod weak_diagonals;
 mod wrappers;
 mod zeros;

@@ -53,6 +53,20 @@ impl Dense {
         Self { rows: n, columns: n, values }
     }
 
+    /// The transpose.
+    ///
+    /// ```
+    /// use krylith::matrix::Dense;
+    /// let a = Dense::new(1, 2, vec![1.0, 2.0])?;
+    /// assert_eq!(a.transposed(), Dense::new(2, 1, vec![1.0, 2.0])?);
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn transposed(&self) -> Self {
+        let (rows, columns) = (self.columns, self.rows);
+        let values = (0..rows * columns).map(|e| self.values[e % columns * rows + e / columns]).collect();
+        Self { rows, columns, values }
+    }
+
     /// Number of rows.
     #[inline]
     pub fn rows(&self) -> usize {

@@ -250,6 +250,17 @@ impl Storage {
             .unwrap_or_else(|| same(self.row_ptr(), other.row_ptr()) && same(self.col(), other.col()))
     }
 
+    /// True if both, which have the same pattern, have equal values.
+    pub fn same_values(&self, other: &Self) -> bool {
+        let away = self.is_on_device_alone() || other.is_on_device_alone();
+        let there = self.device.as_ref().zip(other.device.as_ref()).filter(|_| away);
+        there.and_then(|(one, two)| one.same_values(two)).unwrap_or_else(|| {
+            let (one, two) = (self.values(), other.values());
+            let pieces = one.par_chunks(COPIED).zip(two.par_chunks(COPIED));
+            one.len() == two.len() && pieces.into_par_iter().all(|(one, two)| one == two)
+        })
+    }
+
     /// The same pattern, shared, with other values on the host.
     pub fn with_host_values(&self, values: Vec<f64>) -> Self {
         Self { values: Arc::new(OnceLock::from(values)), device: None, ..self.clone() }

@@ -129,21 +129,23 @@ impl Resident {
 
     /// True if the row pointers and columns of both are equal; they must have the same lengths.
     fn compare(&self, other: &Self) -> Result<bool> {
+        let pointers = [self.row_ptr.pointer(), other.row_ptr.pointer()];
+        let columns = [self.col.pointer(), other.col.pointer()];
+        self.compare_arrays((self.row_ptr.len(), pointers), (self.col.len(), columns))
+    }
+
+    /// True if two arrays of 8 bytes and two of 4 bytes are equal. Each pair has a length and addresses.
+    fn compare_arrays(
+        &self,
+        (wide, [one, two]): (usize, [u64; 2]),
+        (narrow, [col, other]): (usize, [u64; 2]),
+    ) -> Result<bool> {
         let device = &self.device;
         let function = device.function(&arrays(compare_patterns, "int", "int"))?;
         let differ = device.zeros::<i32>(1, "a flag")?;
-        let (rows, entries) = (self.row_ptr.len(), self.col.len());
-        let grid = rows.max(entries).div_ceil(256).clamp(1, 32 * device.multiprocessors());
-        let (rows, entries) = (rows as i64, entries as i64);
-        function.on(device, grid, 256).run(
-            rows,
-            entries,
-            &self.row_ptr,
-            &other.row_ptr,
-            &self.col,
-            &other.col,
-            &differ,
-        )?;
+        let grid = wide.max(narrow).div_ceil(256).clamp(1, 32 * device.multiprocessors());
+        let (wide, narrow) = (wide as i64, narrow as i64);
+        function.on(device, grid, 256).run(wide, narrow, one, two, col, other, &differ)?;
         let mut found = [0];
         device.read(&differ, 0, &mut found)?;
         Ok(found[0] == 0)
@@ -193,6 +195,15 @@ impl OnDevice for Resident {
         }
         // A device that fails here fails again where the error can be reported.
         self.compare(&other).ok()
+    }
+
+    fn same_values(&self, other: &Arc<dyn OnDevice>) -> Option<bool> {
+        let other = other.clone().as_any().downcast::<Self>().ok()?;
+        if other.device.info().ordinal != self.device.info().ordinal {
+            return None;
+        }
+        let values = [self.values.pointer(), other.values.pointer()];
+        self.compare_arrays((self.values.len(), values), (0, [0; 2])).ok()
     }
 
     fn grouped(&self, block: usize) -> Result<Option<(usize, Arc<dyn OnDevice>)>> {

@@ -1,5 +1,5 @@
-//! The transpose of a hierarchy. A cycle with Aᵀ has the transposed operators of the levels, and P and R change
-//! places. Smoothers and workspace are those of the cycle with A.
+//! The transpose of a hierarchy. A cycle with Aᵀ has the transposed operators of the levels, and P and R
+//! change places. Smoothers and workspace are those of the cycle with A.
 //!
 //! A step of the transposed polynomial is x ← x + D⁻ᵀ (b − Aᵀ x), with the same coefficients. A level whose
 //! operator is symmetric and whose R is Pᵀ needs nothing of its own.
@@ -8,10 +8,10 @@ use super::level::Level;
 use super::parts::operator;
 use super::transfers::Transfers;
 use super::{Coarsen, MultilevelOptions, Transfer};
+use crate::Result;
 use crate::operator::{LinearOperator, PointBlock, not_prepared};
 use crate::precond::Ildu;
 use crate::profile::{self, SetupPart};
-use crate::Result;
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 

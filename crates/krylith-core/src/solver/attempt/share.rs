@@ -66,6 +66,11 @@ struct Whole<S: SolverSpace> {
 }
 
 impl<S: SolverSpace> Sharing<S> {
+    /// Returns products with halos, whatever the options say.
+    pub fn halo(comm: &Arc<dyn Communicator>) -> Self {
+        Self { comm: comm.clone(), choice: Choice::Halo, whole: None, name: "halo".into() }
+    }
+
     /// Checks the option, and returns the event that reports why it has no effect. Collective; every rank
     /// gets the same error.
     pub fn new(
@@ -76,7 +81,7 @@ impl<S: SolverSpace> Sharing<S> {
         diagnosis: &Diagnosis,
     ) -> Result<(Self, Option<Event>)> {
         let spec = options.share.unwrap_or_default();
-        let mut sharing = Self { comm: comm.clone(), choice: Choice::Halo, whole: None, name: "halo".into() };
+        let mut sharing = Self::halo(comm);
         let no_effect = |why: &str| {
             let text = format!("share={spec} has no effect: {why}");
             Some(Event::new(EventKind::Choice, None, text))
@@ -158,7 +163,7 @@ impl<S: SolverSpace> Sharing<S> {
     }
 
     /// Builds a method with distributed vectors.
-    fn built(&self, space: &S, attempt: &Attempt) -> Result<Box<dyn Method<S>>> {
+    pub fn built(&self, space: &S, attempt: &Attempt) -> Result<Box<dyn Method<S>>> {
         let method = attempt.method.build(space).and_then(|m| space.wait().map(|()| m));
         agree(&*self.comm, method)
     }

@@ -203,4 +203,7 @@ impl<S: SolverSpace> Preconditioner<S> for Multilevel<S> {
     fn update_values(&mut self, _: &S, terms: &Terms, values: TermValues) -> Result<()> {
         Multilevel::update_values(self, terms, values)
     }
+    fn prepare_transpose(&mut self, _: &S, _: &Terms) -> Result<()> {
+        Multilevel::prepare_transpose(self)
+    }
 }

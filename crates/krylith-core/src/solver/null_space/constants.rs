@@ -141,7 +141,7 @@ impl Constants {
         let rigid = known.and_then(|points| NearNull::rigid(b, points));
         let Some(modes) = rigid.map(|rigid| rigid.vectors()) else { return Ok(self) };
         for mode in modes.into_iter().skip(b) {
-            if super::share(local.original(), &mode)? <= ROTATION {
+            if local.original().null_share(&mode)? <= ROTATION {
                 self.vectors.push(mode);
                 (self.words, self.named) = ("rigid motions".into(), false);
             }

@@ -1,0 +1,158 @@
+//! The steps of smoothers: a product with A and a vector pass, in one pass where the device fuses them.
+
+use super::super::Coarsen;
+use super::super::side::Side;
+use super::{
+    Direction, Fused, LevelWorkspace, slots, smooth_alone, smooth_blocks_alone, smooth_blocks_next,
+    smooth_blocks_second, smooth_blocks_start, smooth_first, smooth_last, smooth_next, smooth_second,
+    smooth_start,
+};
+use crate::Result;
+use crate::precond::Ildu;
+use crate::precond::compose::{add, residual};
+
+/// Returns the last direction that step k uses, and true if the next step uses the direction of step k. With
+/// `from_zero`, step 0 has left its direction in x.
+fn directions(steps: &[[f64; 2]], k: usize, from_zero: bool) -> (Direction, bool) {
+    let last = match (k, steps[k][0] != 0.0) {
+        (0, _) | (_, false) => Direction::None,
+        (1, true) if from_zero => Direction::X,
+        _ => Direction::P,
+    };
+    (last, steps.get(k + 1).is_some_and(|[a, _]| *a != 0.0))
+}
+
+/// Makes the steps of a polynomial from number `from` on, each in the pass of its product. Steps alternate
+/// between x and `room.r`, so that the last one writes to x. If their number is odd, the first one reads x
+/// from `room.r`. If `first` is the slot of the first step's c, the first pass also makes that step from x =
+/// 0, and reads no x.
+fn fused_steps<'a, S: Coarsen>(
+    on: &S,
+    d: &dyn Fn(usize) -> &'a S::Vector,
+    steps: &[[f64; 2]],
+    (from, from_zero): (usize, bool),
+    first: Option<usize>,
+    a: &Side<S>,
+    b: &S::Vector,
+    x: &mut S::Vector,
+    room: &mut LevelWorkspace<S>,
+) -> Result<()> {
+    let LevelWorkspace { r, p, scalars, .. } = room;
+    for k in from..steps.len() {
+        let (last, keeps) = directions(steps, k, from_zero);
+        let (x, to) = if (steps.len() - k) % 2 == 1 { (&*r, &mut *x) } else { (&*x, &mut *r) };
+        let p = p.as_mut().filter(|_| keeps || last == Direction::P);
+        let first = first.filter(|_| k == from);
+        let pass = Fused::Step { d: d(k), b, p, keeps, last, scalars, at: slots(k), first, to };
+        on.fused(a.product(), x, pass)?;
+    }
+    Ok(())
+}
+
+/// Makes all steps of a smoother of scalar nodes from x = 0; step k uses the diagonal `d(k)`.
+pub(super) fn first_steps<'a, S: Coarsen>(
+    on: &S,
+    d: &dyn Fn(usize) -> &'a S::Vector,
+    steps: &[[f64; 2]],
+    a: &Side<S>,
+    b: &S::Vector,
+    x: &mut S::Vector,
+    room: &mut LevelWorkspace<S>,
+) -> Result<()> {
+    let ([_, c], fuses) = (slots(0), on.fuses(a.product()));
+    // A pass that makes two steps has one diagonal for both.
+    let same = steps.len() > 1 && std::ptr::eq(d(0), d(1));
+    if fuses && same && on.fuses_from_zero(a.product()) {
+        return fused_steps(on, d, steps, (1, true), Some(c), a, b, x, room);
+    }
+    // Fused steps alternate between two vectors, and the last one must write to x.
+    let first = if !fuses || steps.len() % 2 == 1 { &mut *x } else { &mut room.r };
+    on.sweep(smooth_first, &mut room.scalars, [c], [d(0), b], [first], [])?;
+    if fuses {
+        return fused_steps(on, d, steps, (1, true), None, a, b, x, room);
+    }
+    (1..steps.len()).try_for_each(|k| step(on, &Diagonal::Scalar(d(k)), steps, (k, true), a, b, x, room))
+}
+
+/// Makes all steps of a smoother of scalar nodes; step k uses the diagonal `d(k)`.
+pub(super) fn all_steps<'a, S: Coarsen>(
+    on: &S,
+    d: &dyn Fn(usize) -> &'a S::Vector,
+    steps: &[[f64; 2]],
+    a: &Side<S>,
+    b: &S::Vector,
+    x: &mut S::Vector,
+    room: &mut LevelWorkspace<S>,
+) -> Result<()> {
+    let fuses = on.fuses(a.product());
+    // Fused steps alternate between two vectors. If their number is odd, the first step works in place.
+    let plain = if fuses { steps.len() % 2 } else { steps.len() };
+    for k in 0..plain {
+        step(on, &Diagonal::Scalar(d(k)), steps, (k, false), a, b, x, room)?;
+    }
+    if fuses { fused_steps(on, d, steps, (plain, false), None, a, b, x, room) } else { Ok(()) }
+}
+
+/// D⁻¹ as one vector for scalar nodes, or as blocks.
+pub(super) enum Diagonal<'a, S: Coarsen> {
+    Scalar(&'a S::Vector),
+    Blocks(&'a S::Blocks),
+}
+
+/// Makes step k of a polynomial. With `from_zero`, step 0 has left the last direction in x.
+pub(super) fn step<S: Coarsen>(
+    on: &S,
+    d: &Diagonal<S>,
+    steps: &[[f64; 2]],
+    (k, from_zero): (usize, bool),
+    a: &Side<S>,
+    b: &S::Vector,
+    x: &mut S::Vector,
+    room: &mut LevelWorkspace<S>,
+) -> Result<()> {
+    let LevelWorkspace { q, r, p, scalars } = room;
+    let ([at_a, at_c], last) = (slots(k), k + 1 == steps.len());
+    a.apply(on, x, q)?;
+    let (direction, keeps) = directions(steps, k, from_zero);
+    let takes = direction != Direction::None;
+    let d = match d {
+        Diagonal::Scalar(d) => d,
+        Diagonal::Blocks(blocks) => {
+            on.sweep(residual, scalars, [], [b], [&mut *q], [])?;
+            on.multiply_blocks(blocks, a.turned, q, r)?;
+            return match p.as_mut().filter(|_| keeps || takes) {
+                None => on.sweep(smooth_blocks_alone, scalars, [at_c], [r], [x], []),
+                Some(p) if !takes => on.sweep(smooth_blocks_start, scalars, [at_c], [r], [p, x], []),
+                Some(p) if k == 1 && from_zero => {
+                    on.sweep(smooth_blocks_second, scalars, [at_a, at_c], [r], [p, x], [])
+                }
+                Some(p) => on.sweep(smooth_blocks_next, scalars, [at_a, at_c], [r], [p, x], []),
+            };
+        }
+    };
+    match p.as_mut().filter(|_| keeps || takes) {
+        None => on.sweep(smooth_alone, scalars, [at_c], [d, b, q], [x], []),
+        Some(p) if !takes => on.sweep(smooth_start, scalars, [at_c], [d, b, q], [p, x], []),
+        Some(p) if k == 1 && from_zero => {
+            on.sweep(smooth_second, scalars, [at_a, at_c], [d, b, q], [p, x], [])
+        }
+        Some(p) if last => on.sweep(smooth_last, scalars, [at_a, at_c], [d, b, q, p], [x], []),
+        Some(p) => on.sweep(smooth_next, scalars, [at_a, at_c], [d, b, q], [p, x], []),
+    }
+}
+
+/// Computes x ← x + (LDU)⁻¹ (b − A x).
+pub(super) fn solve<S: Coarsen>(
+    on: &S,
+    factors: &Ildu<S>,
+    a: &Side<S>,
+    b: &S::Vector,
+    x: &mut S::Vector,
+    room: &mut LevelWorkspace<S>,
+) -> Result<()> {
+    let LevelWorkspace { q, r, scalars, .. } = room;
+    a.apply(on, x, q)?;
+    on.sweep(residual, scalars, [], [b], [&mut *q], [])?;
+    a.factors(on, factors, q, r)?;
+    on.sweep(add, scalars, [], [r], [x], [])
+}
