@@ -126,6 +126,8 @@ module krylith
         !> (b, x [, solution, memory, stat, errmsg]): solves with the initial guess x, and overwrites x with
         !> the best solution found. For several right-hand sides, b(:, k) and x(:, k) belong together.
         generic :: solve => solve_one, solve_columns
+        !> (b, x [, solution, memory, stat, errmsg]): solves A^T x = b from the set-up for A.
+        procedure :: solve_transposed
         !> (values [, term, memory, stat, errmsg]): new values, in the order in which the matrix was given;
         !> term 2 is L of a Kronecker sum.
         procedure :: update_values
@@ -148,6 +150,10 @@ module krylith
         procedure :: multiply
         !> (x, y [, memory, stat, errmsg]): y = P^-1 x.
         procedure :: precondition
+        !> (x, y [, memory, stat, errmsg]): y = A^T x.
+        procedure :: multiply_transposed
+        !> (x, y [, memory, stat, errmsg]): y = P^-T x.
+        procedure :: precondition_transposed
         !> Ends the solve that another thread runs.
         procedure :: cancel => solver_cancel
         !> Returns the relative residuals of the last solve.
@@ -555,6 +561,24 @@ contains
         if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
+    subroutine solve_transposed(self, b, x, solution, memory, stat, errmsg)
+        class(krylith_solver), intent(in) :: self
+        real(c_double), intent(in), target, contiguous :: b(:)
+        real(c_double), intent(inout), target, contiguous :: x(:)
+        type(krylith_solution), intent(out), optional :: solution
+        type(krylith_memory), intent(in), optional, target :: memory
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        type(c_solution) :: told
+        integer(c_int) :: status
+        status = same(size(b, kind=c_int64_t), self%n, "b")
+        if (status == krylith_ok) status = same(size(x, kind=c_int64_t), self%n, "x")
+        if (status == krylith_ok) &
+            status = c_solve_transposed(self%handle, c_loc(b), c_loc(x), place(memory), told)
+        if (status == krylith_ok .and. present(solution)) solution = from_told(told)
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
+    end subroutine
+
     subroutine solve_columns(self, b, x, solution, memory, stat, errmsg)
         class(krylith_solver), intent(in) :: self
         real(c_double), intent(in), target, contiguous :: b(:, :)
@@ -690,6 +714,21 @@ contains
         if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
+    subroutine multiply_transposed(self, x, y, memory, stat, errmsg)
+        class(krylith_solver), intent(in) :: self
+        real(c_double), intent(in), target, contiguous :: x(:)
+        real(c_double), intent(inout), target, contiguous :: y(:)
+        type(krylith_memory), intent(in), optional, target :: memory
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        integer(c_int) :: status
+        status = same(size(x, kind=c_int64_t), self%n, "x")
+        if (status == krylith_ok) status = same(size(y, kind=c_int64_t), self%n, "y")
+        if (status == krylith_ok) &
+            status = c_multiply_transposed(self%handle, c_loc(x), c_loc(y), place(memory))
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
+    end subroutine
+
     subroutine precondition(self, x, y, memory, stat, errmsg)
         class(krylith_solver), intent(in) :: self
         real(c_double), intent(in), target, contiguous :: x(:)
@@ -702,6 +741,21 @@ contains
         if (status == krylith_ok) status = same(size(y, kind=c_int64_t), self%n, "y")
         if (status == krylith_ok) &
             status = c_precondition(self%handle, c_loc(x), c_loc(y), place(memory))
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
+    end subroutine
+
+    subroutine precondition_transposed(self, x, y, memory, stat, errmsg)
+        class(krylith_solver), intent(in) :: self
+        real(c_double), intent(in), target, contiguous :: x(:)
+        real(c_double), intent(inout), target, contiguous :: y(:)
+        type(krylith_memory), intent(in), optional, target :: memory
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        integer(c_int) :: status
+        status = same(size(x, kind=c_int64_t), self%n, "x")
+        if (status == krylith_ok) status = same(size(y, kind=c_int64_t), self%n, "y")
+        if (status == krylith_ok) &
+            status = c_precondition_transposed(self%handle, c_loc(x), c_loc(y), place(memory))
         if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 

@@ -163,6 +163,12 @@ module krylith_c
             integer(c_int32_t), value :: columns
             type(c_solution), intent(out) :: solutions(*)
         end function
+        integer(c_int) function c_solve_transposed(solver, b, x, memory, solution) &
+            bind(c, name="krylith_solver_solve_transposed")
+            import :: c_int, c_ptr, c_solution
+            type(c_ptr), value :: solver, b, x, memory
+            type(c_solution), intent(out) :: solution
+        end function
         integer(c_int) function c_update_values(solver, term, count, values, memory) &
             bind(c, name="krylith_solver_update_values")
             import :: c_int, c_int32_t, c_int64_t, c_ptr
@@ -212,6 +218,16 @@ module krylith_c
             type(c_ptr), value :: solver, x, y, memory
         end function
         integer(c_int) function c_precondition(solver, x, y, memory) bind(c, name="krylith_solver_precondition")
+            import :: c_int, c_ptr
+            type(c_ptr), value :: solver, x, y, memory
+        end function
+        integer(c_int) function c_multiply_transposed(solver, x, y, memory) &
+            bind(c, name="krylith_solver_multiply_transposed")
+            import :: c_int, c_ptr
+            type(c_ptr), value :: solver, x, y, memory
+        end function
+        integer(c_int) function c_precondition_transposed(solver, x, y, memory) &
+            bind(c, name="krylith_solver_precondition_transposed")
             import :: c_int, c_ptr
             type(c_ptr), value :: solver, x, y, memory
         end function

@@ -341,6 +341,16 @@ public:
         done(krylith_solver_solve(get(), b, x, memory, &solution));
         return Solution(solution);
     }
+    /// Solves Aᵀ x = b from the set-up for A, with the transpose of its preconditioner.
+    template <class B, class X> Solution solve_transposed(const B &b, X &x) {
+        same(b, "b"), same(x, "x");
+        return solve_transposed(std::data(b), std::data(x));
+    }
+    Solution solve_transposed(const double *b, double *x, const Memory *memory = nullptr) {
+        krylith_solution solution{};
+        done(krylith_solver_solve_transposed(get(), b, x, memory, &solution));
+        return Solution(solution);
+    }
     /// Solves for right-hand sides that are stored one after the other, as are their solutions.
     std::vector<Solution> solve_columns(int columns, const double *b, double *x, const Memory *memory = nullptr) {
         std::vector<krylith_solution> solutions(columns > 0 ? static_cast<std::size_t>(columns) : 0);
@@ -396,6 +406,14 @@ public:
     void multiply(const double *x, double *y, const Memory *memory = nullptr) {
         check(krylith_solver_multiply(get(), x, y, memory));
     }
+    /// Computes y ← Aᵀ x.
+    template <class X, class Y> void multiply_transposed(const X &x, Y &y) {
+        same(x, "x"), same(y, "y");
+        multiply_transposed(std::data(x), std::data(y));
+    }
+    void multiply_transposed(const double *x, double *y, const Memory *memory = nullptr) {
+        check(krylith_solver_multiply_transposed(get(), x, y, memory));
+    }
     /// Computes y ← P⁻¹ x.
     template <class X, class Y> void precondition(const X &x, Y &y) {
         same(x, "x"), same(y, "y");
@@ -403,6 +421,14 @@ public:
     }
     void precondition(const double *x, double *y, const Memory *memory = nullptr) {
         check(krylith_solver_precondition(get(), x, y, memory));
+    }
+    /// Computes y ← P⁻ᵀ x.
+    template <class X, class Y> void precondition_transposed(const X &x, Y &y) {
+        same(x, "x"), same(y, "y");
+        precondition_transposed(std::data(x), std::data(y));
+    }
+    void precondition_transposed(const double *x, double *y, const Memory *memory = nullptr) {
+        check(krylith_solver_precondition_transposed(get(), x, y, memory));
     }
     /// Ends the solve that another thread runs.
     void cancel() { krylith_solver_cancel(get()); }

@@ -50,6 +50,7 @@ impl Solver {
 
     fn solve(
         &self,
+        transposed: bool,
         columns: usize,
         b: *const f64,
         x: *mut f64,
@@ -67,11 +68,12 @@ impl Solver {
         self.cancel.reset();
         for k in 0..columns {
             let (b, x) = (b.range(k * n..(k + 1) * n), x.range(k * n..(k + 1) * n));
+            let request = state.solver.request(b, x).transposed(transposed);
             let solution = match state.watch.monitor {
-                None => state.solver.solve(b, x),
+                None => request.run(),
                 Some(_) => {
                     let mut told = Told { watch: state.watch, callers: Callers::and(self.id) };
-                    state.solver.request(b, x).observer(&mut told).run()
+                    request.observer(&mut told).run()
                 }
             };
             let solution = solution.map_err(|e| if columns > 1 { e.in_column(k) } else { e })?;
@@ -140,6 +142,23 @@ fn handle<'a>(solver: *mut Solver) -> krylith_core::Result<&'a Solver> {
     given(unsafe { solver.as_ref() }, "solver")
 }
 
+/// Solves for one right-hand side.
+fn one(
+    solver: *mut Solver,
+    transposed: bool,
+    b: *const f64,
+    x: *mut f64,
+    memory: Option<&Memory>,
+    solution: Option<&mut MaybeUninit<Solution>>,
+) -> Result<()> {
+    let mut last = None;
+    handle(solver)?.solve(transposed, 1, b, x, memory, |_, told| last = Some(told))?;
+    if let (Some(solution), Some(last)) = (solution, last) {
+        solution.write(last);
+    }
+    Ok(())
+}
+
 /// Copies a problem to a device and sets up the first attempt. `options` is a list of key=value words, such
 /// as "method=gmres precond=ildu rtol=1e-8 device=cpu"; a null pointer or an empty text means the defaults.
 /// Collective if the problem is distributed.
@@ -162,14 +181,20 @@ pub extern "C" fn krylith_solver_solve(
     memory: Option<&Memory>,
     solution: Option<&mut MaybeUninit<Solution>>,
 ) -> Status {
-    guard(|| {
-        let mut last = None;
-        handle(solver)?.solve(1, b, x, memory, |_, told| last = Some(told))?;
-        if let (Some(solution), Some(last)) = (solution, last) {
-            solution.write(last);
-        }
-        Ok(())
-    })
+    guard(|| one(solver, false, b, x, memory, solution))
+}
+
+/// Solves Aᵀ x = b as krylith_solver_solve solves A x = b, from the set-up for A: with the transpose of its
+/// preconditioner. The first call lays out Aᵀ. Collective if the problem is distributed.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_solver_solve_transposed(
+    solver: *mut Solver,
+    b: *const f64,
+    x: *mut f64,
+    memory: Option<&Memory>,
+    solution: Option<&mut MaybeUninit<Solution>>,
+) -> Status {
+    guard(|| one(solver, true, b, x, memory, solution))
 }
 
 /// Solves for `columns` right-hand sides. They are stored one after the other, and so are their solutions.
@@ -185,7 +210,7 @@ pub extern "C" fn krylith_solver_solve_columns(
 ) -> Status {
     guard(|| {
         let columns = length(columns.into(), "columns")?;
-        handle(solver)?.solve(columns, b, x, memory, |k, told| {
+        handle(solver)?.solve(false, columns, b, x, memory, |k, told| {
             if !solutions.is_null() {
                 // SAFETY: the caller promises an array of `columns` results.
                 unsafe { solutions.add(k).write(told) }
@@ -320,6 +345,17 @@ pub extern "C" fn krylith_solver_multiply(
     guard(|| handle(solver)?.apply(x, y, memory, |solver, x, y| solver.multiply(x, y)))
 }
 
+/// Computes y ← Aᵀ x on the device. The first call lays out Aᵀ.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_solver_multiply_transposed(
+    solver: *mut Solver,
+    x: *const f64,
+    y: *mut f64,
+    memory: Option<&Memory>,
+) -> Status {
+    guard(|| handle(solver)?.apply(x, y, memory, |solver, x, y| solver.multiply_transposed(x, y)))
+}
+
 /// Computes y ← P⁻¹ x with the preconditioner that is set up; without one, copies x to y.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_solver_precondition(
@@ -329,6 +365,18 @@ pub extern "C" fn krylith_solver_precondition(
     memory: Option<&Memory>,
 ) -> Status {
     guard(|| handle(solver)?.apply(x, y, memory, |solver, x, y| solver.precondition(x, y)))
+}
+
+/// Computes y ← P⁻ᵀ x with the preconditioner that is set up; without one, copies x to y. Refuses a
+/// preconditioner that is not a fixed linear map.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_solver_precondition_transposed(
+    solver: *mut Solver,
+    x: *const f64,
+    y: *mut f64,
+    memory: Option<&Memory>,
+) -> Status {
+    guard(|| handle(solver)?.apply(x, y, memory, |solver, x, y| solver.precondition_transposed(x, y)))
 }
 
 /// Ends the solve that another thread runs; its x is the best solution found so far. May be called in a

@@ -115,6 +115,26 @@ static void solvers(void) {
     EXPECT(krylith_solver_precondition(solver, b, y, NULL) == KRYLITH_OK);
     EXPECT(fabs(y[0] - 1.0) < 1e-12); /* [2 −1; −1 2]⁻¹ 1 */
 
+    /* A matrix that is not symmetric: 2 on the diagonal, and row 0 has -1 in column 1. */
+    {
+        const int32_t starts[] = {0, 2, 3}, columns[] = {0, 1, 1};
+        const double entries_of[] = {2.0, -1.0, 2.0}, rhs[] = {2.0, 1.0};
+        double turned[2] = {0.0, 0.0}, product[2];
+        krylith_problem *small;
+        krylith_solver *two;
+        EXPECT(krylith_problem_csr(2, 3, starts, columns, entries_of, 1, NULL, &small) == KRYLITH_OK);
+        EXPECT(krylith_solver_new(small, "device=cpu precond=jacobi rtol=1e-10", &two) == KRYLITH_OK);
+        EXPECT(krylith_solver_solve_transposed(two, rhs, turned, NULL, &solution) == KRYLITH_OK);
+        EXPECT(solution.outcome == KRYLITH_CONVERGED);
+        EXPECT(fabs(turned[0] - 1.0) < 1e-9 && fabs(turned[1] - 1.0) < 1e-9);
+        EXPECT(krylith_solver_multiply_transposed(two, turned, product, NULL) == KRYLITH_OK);
+        EXPECT(fabs(product[0] - 2.0) < 1e-8 && fabs(product[1] - 1.0) < 1e-8);
+        EXPECT(krylith_solver_precondition_transposed(two, rhs, product, NULL) == KRYLITH_OK);
+        EXPECT(product[0] == 1.0 && product[1] == 0.5);
+        krylith_solver_free(two);
+        krylith_problem_free(small);
+    }
+
     /* New values have the order of the scalar matrix, although the solver stores blocks of two. */
     for (int e = 0; e < entries; e++) values[e] *= 4.0;
     EXPECT(krylith_solver_update_values(solver, 0, entries, values, NULL) == KRYLITH_OK);

@@ -142,6 +142,13 @@ contains
         call expect(maxval(abs(y - 3)) < 1d-8, "a product")
         call solver%precondition(b, y)
         call expect(maxval(abs(y - 0.5d0)) < 1d-12, "a preconditioner")
+        x = 0
+        call solver%solve_transposed(b, x, solution)
+        call expect(solution%converged() .and. near(x, 1d0), "a transposed solve")
+        call solver%multiply_transposed(answers(:, 2), y)
+        call expect(maxval(abs(y - 3)) < 1d-8, "a transposed product")
+        call solver%precondition_transposed(b, y)
+        call expect(maxval(abs(y - 0.5d0)) < 1d-12, "a transposed preconditioner")
         call solver%set_refresh("rebuild")
         call solver%update_values(2 * values(:e))
         call solver%solve(b, x, solution)

@@ -90,6 +90,12 @@ int main() {
     for (double v : y) EXPECT(std::abs(v - 1.0) < 1e-8);
     moved.precondition(b, y);
     for (double v : y) EXPECT(std::abs(v - 0.5) < 1e-12);
+    std::fill(x.begin(), x.end(), 0.0);
+    EXPECT(moved.solve_transposed(b, x).converged() && near(x)); // the matrix is symmetric
+    moved.multiply_transposed(x, y);
+    for (double v : y) EXPECT(std::abs(v - 1.0) < 1e-8);
+    moved.precondition_transposed(b, y);
+    for (double v : y) EXPECT(std::abs(v - 0.5) < 1e-12);
     auto twice = a.values;
     for (double &v : twice) v *= 2;
     moved.set_refresh("keep");
