@@ -160,6 +160,40 @@ def like(array: Any, numbers: Any) -> Any:
     return out
 
 
+def receiver(out: Any, like: Any, what: str) -> Any:
+    """Return the array of numbers of `out`, which receives a result like `like`; refuse any other `out`."""
+    if is_torch(out) and not out.is_cuda:
+        _check_gradients(out)
+        out = out.detach().numpy()
+    there = on_device(like)
+    if on_device(out) != there or not there and not isinstance(out, np.ndarray):
+        place = "in the memory of the GPU, like b" if there else "an array of NumPy"
+        raise InvalidInput(f"`out` is a {type(out).__module__}.{type(out).__name__}; expected {place}")
+    if tuple(out.shape) != tuple(like.shape):
+        raise InvalidInput(f"`out` has shape {tuple(out.shape)}; expected that of {what}, {tuple(like.shape)}")
+    if str(out.dtype).rpartition(".")[2] != "float64":
+        raise InvalidInput(f"`out` has numbers of type {out.dtype}; expected float64")
+    if there:
+        contiguous = out.is_contiguous() if is_torch(out) else out.flags.c_contiguous
+    else:
+        contiguous = out.flags.c_contiguous
+        if not out.flags.writeable:
+            raise InvalidInput("`out` is read-only; pass an array that may be written")
+        if not out.flags.aligned:
+            raise InvalidInput("`out` is not aligned in memory; pass an array of NumPy's own making")
+    if not contiguous:
+        raise InvalidInput(
+            "`out` is not contiguous in the order of C; pass whole rows of an array, or an array of its own"
+        )
+    return out
+
+
+def apart(array: Any, out: Any) -> Any:
+    """Return numbers that a result in `out` does not overwrite: a copy if they may share memory."""
+    shared = type(array) is np.ndarray and type(out) is np.ndarray and np.may_share_memory(array, out)
+    return array.copy() if shared else array
+
+
 def copy_of(array: Any) -> Any:
     """Return a copy in the same library and memory."""
     return array.clone() if is_torch(array) else array.copy()

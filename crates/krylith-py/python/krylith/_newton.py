@@ -13,7 +13,7 @@ from krylith._arrays import copy_of, float64, held, lend, like, on_device
 from krylith._errors import ConvergenceWarning, InvalidInput
 from krylith._matrix import new_values, system_of
 from krylith._options import count, options_text, threads_of
-from krylith._solver import check_callback
+from krylith._report import check_callback
 
 
 class NewtonStep(NamedTuple):
