@@ -2,6 +2,7 @@
 
 use crate::errors::exception;
 use krylith_core::Options;
+use krylith_core::solver::EventKind;
 use krylith_report::plot;
 use krylith_report::words::{self, Language};
 use numpy::{IntoPyArray, PyArray1};
@@ -100,6 +101,11 @@ impl Solution {
     #[getter]
     fn device(&self) -> &'static str {
         self.solution.device.kind
+    }
+    /// True if an event is a warning.
+    #[getter]
+    fn has_warnings(&self) -> bool {
+        self.solution.events.iter().any(|e| e.kind == EventKind::Warning)
     }
     /// Returns the seconds of set-up, of iterations, and of the parts of the set-up.
     fn seconds<'py>(&self, py: Python<'py>) -> PyResult<(f64, f64, Bound<'py, PyDict>)> {

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from krylith._arrays import float64, is_torch, on_device
+from krylith._comm import is_shared
 from krylith._errors import InvalidInput
 from krylith._keywords import PrecondName
 
@@ -148,8 +149,7 @@ def is_function(precond: Any) -> bool:
 
 def refuse_beside_functions(given: Mapping[str, Any], what: str, remedy: str) -> None:
     """Refuse keywords that do not work with functions of host vectors; `what` is one, and `remedy` is a way out."""
-    comm = given.get("comm")
-    if comm is not None and getattr(comm, "size", 2) > 1:
+    if is_shared(given.get("comm")):
         raise InvalidInput(f"{what} is a function, which several ranks cannot share; {remedy}")
     device = str(given.get("device") or "auto").lower()
     if device not in ("auto", "cpu"):

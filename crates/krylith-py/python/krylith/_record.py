@@ -27,6 +27,7 @@ class Record:
     method: str
     precond: str
     device: str
+    has_warnings: bool
     _seconds: tuple[float, float, dict[str, float]]
     _events: list[tuple[str, int | None, str]]
     _text: str
@@ -42,7 +43,7 @@ class Record:
         return Record(
             native.outcome, native.iterations, native.restarts, native.residuals, native.convergence_factor,
             native.row_scaled_residual, native.true_residual, native.target, native.method, native.precond,
-            native.device, native.seconds(), native.events(), native.text(), native.verdict(), native.curve(),
+            native.device, native.has_warnings, native.seconds(), native.events(), native.text(), native.verdict(), native.curve(),
             native.system(),
         )  # fmt: skip
 
@@ -71,7 +72,7 @@ def empty_record(rtol: float) -> Record:
     curve = _native.Curve(outcome, [0.0], 0.0, rtol, [], [], True)
     text = f"system    {system}\noutcome   {outcome}\nresidual  0 true, wanted {rtol:.3e}"
     return Record(
-        "converged", 0, 0, np.zeros(1), None, None, 0.0, rtol, "none", "none", "cpu", (0.0, 0.0, {}), [], text,
+        "converged", 0, 0, np.zeros(1), None, None, 0.0, rtol, "none", "none", "cpu", False, (0.0, 0.0, {}), [], text,
         f"krylith: {outcome}", curve, system,
     )  # fmt: skip
 

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from krylith._comm import rank_of
 from krylith._errors import ConvergenceWarning, InvalidInput
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def warn(solution: Solution) -> None:
 
 def log(solution: Solution, warned: list[str]) -> None:
     """Log the events of a solve and its outcome. Texts that are warnings too have level INFO here."""
+    if not LOG.isEnabledFor(logging.INFO) and not solution._native.has_warnings:
+        return  # events are copied at some cost
     for event in solution.events:
         level = logging.INFO if event.detail in warned else _LEVELS.get(event.kind, logging.INFO)
         LOG.log(level, "%s", event.detail)
@@ -100,4 +103,4 @@ class Printer:
 
 def progress(callback: Callback | None, verbose: bool, comm: Any) -> Callback | None:
     """Return a callback that also prints, if `verbose` asks for it; only the first rank prints."""
-    return Printer(callback) if verbose and getattr(comm, "rank", 0) == 0 else callback
+    return Printer(callback) if verbose and rank_of(comm) == 0 else callback

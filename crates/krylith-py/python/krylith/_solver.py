@@ -11,6 +11,7 @@ import numpy as np
 
 from krylith import _native
 from krylith._arrays import apart, empty_like, float64, is_torch, lend, on_device, receiver, zeros_like
+from krylith._comm import any_rank, rank_of
 from krylith._errors import Interrupted, InvalidInput, NewPattern, interrupts
 from krylith._fields import arrays_of, joined, with_fields
 from krylith._keywords import MethodName
@@ -235,7 +236,7 @@ class Solver(Operator):
         else:
             solution = self._one(b, x0, rtol, atol, max_iters, callback, out)
         warn(solution)
-        if verbose and getattr(self._comm, "rank", 0) == 0:
+        if verbose and rank_of(self._comm) == 0:
             print(solution)
         return solution
 
@@ -381,19 +382,21 @@ class Solver(Operator):
             raise InvalidInput(f"`on_new_pattern` is {on_new_pattern!r}; expected 'raise' or 'rebuild'")
         if self._kronecker and not isinstance(A, KroneckerSum):
             raise InvalidInput("new values of a Kronecker sum must be a KroneckerSum")
-        news: list[Any] | None = None
+        news: list[Any] = []
+        problem: InvalidInput | None = None
         try:
             if not self._parts and tuple(np.shape(A)) not in ((0, 0), (0,)):
                 raise NewPattern("the first matrix is 0×0; create a new Solver, or pass on_new_pattern='rebuild'")
             olds = (A.M, A.L) if isinstance(A, KroneckerSum) else (A,)
             news = [new_values(matrix, parts) for matrix, parts in zip(olds, self._parts)]
-        except NewPattern:
+        except InvalidInput as e:
             if on_new_pattern == "raise":
                 raise
-        rebuild = news is None
-        if on_new_pattern == "rebuild" and getattr(self._comm, "size", 1) > 1:
-            rebuild = any(self._comm.allgather(rebuild))
-        if rebuild:
+            problem = e
+        renewed, option = isinstance(problem, NewPattern), "on_new_pattern='rebuild'"
+        if on_new_pattern == "rebuild" and any_rank(self._comm, problem is not None and not renewed, option):
+            raise problem or InvalidInput("another rank rejects its new values")
+        if on_new_pattern == "rebuild" and any_rank(self._comm, renewed, option):
             before = dict(self.__dict__)
             try:
                 self._name_matrices(matrices)
@@ -406,7 +409,6 @@ class Solver(Operator):
             self._native.set_matrix(name, arrays_of(matrix))
         self._name_matrices(matrices)
         self._native.set_refresh(refresh)
-        assert news is not None
         with interrupts():
             if isinstance(A, KroneckerSum):
                 self._native.update_kronecker(A.A, A.B, A.tau, *map(lend, news))
