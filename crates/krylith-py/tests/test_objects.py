@@ -248,6 +248,13 @@ def test_events_are_logged(caplog):
     assert not caplog.records
 
 
+def test_newtons_method_is_logged(caplog):
+    A, b = poisson(5), np.ones(25)
+    with caplog.at_level(logging.INFO, logger="krylith"):
+        solution = krylith.newton(lambda u: A @ u - b, lambda u: A, np.zeros(25))
+    assert caplog.records[-1].getMessage().startswith(f"Newton: converged after {len(solution.steps)} steps")
+
+
 def test_verbose_prints_progress(capsys):
     A, b = poisson(15), np.ones(225)
     told = []

@@ -268,7 +268,7 @@ def test_direct_solvers_raise_where_there_is_no_x():
         krylith.splu(singular).solve(np.array([1.0, 2.0]))
 
 
-def test_x_is_written_in_place():
+def test_x_is_written_in_place(tmp_path):
     A = random_matrix(30)
     b = np.random.default_rng(9).standard_normal(30)
     exact = spsolve(A.tocsc(), b)
@@ -291,6 +291,10 @@ def test_x_is_written_in_place():
     columns = np.full((30, 2), np.nan)
     assert solver.solve(B, out=columns).x is columns
     np.testing.assert_allclose(columns, np.stack([exact, -2 * exact], axis=1), rtol=1e-8)
+    mapped = np.memmap(tmp_path / "x.bin", dtype=np.float64, mode="w+", shape=(30,))
+    assert solver.solve(b, out=mapped).x is mapped
+    mapped.flush()
+    np.testing.assert_allclose(np.fromfile(tmp_path / "x.bin"), exact, rtol=1e-8)
     K = krylith.KroneckerSum(np.eye(2), A, np.eye(2), A, 1.0)
     for shape in ((60,), (30, 2)):
         right, out = np.arange(60.0).reshape(shape), np.full(shape, np.nan)

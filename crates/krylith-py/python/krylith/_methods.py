@@ -64,9 +64,11 @@ def _krylov(
         told = callback
 
         # A SciPy callback cannot end a solve, and is not called before the first iteration.
-        def tell(iteration: int, residual: float) -> None:
+        def after(iteration: int, residual: float) -> None:
             if iteration > 0:
                 told(np.float64(residual))
+
+        tell = after
 
     tell = progress(tell, verbose, options.get("comm"))
     named: dict[str, Any] = {"method": method, "rtol": _finite(rtol), "atol": _finite(atol), "max_iters": maxiter}
@@ -116,7 +118,7 @@ def cg(
     maxiter: int | None = None,
     M: Any = None,
     callback: Any = None,
-    callback_type: CallbackType = "x",
+    callback_type: Literal["x", "pr_norm"] = "x",
     **options: Any,
 ) -> tuple[Any, int]:
     """Solve A x = b by conjugate gradients, with the signature of `scipy.sparse.linalg.cg`.
@@ -171,7 +173,7 @@ def bicgstab(
     maxiter: int | None = None,
     M: Any = None,
     callback: Any = None,
-    callback_type: CallbackType = "x",
+    callback_type: Literal["x", "pr_norm"] = "x",
     **options: Any,
 ) -> tuple[Any, int]:
     """Solve A x = b by BiCGSTAB, with the signature of `scipy.sparse.linalg.bicgstab`.
@@ -192,7 +194,7 @@ def cbcg(
     maxiter: int | None = None,
     M: Any = None,
     callback: Any = None,
-    callback_type: CallbackType = "x",
+    callback_type: Literal["x", "pr_norm"] = "x",
     **options: Any,
 ) -> tuple[Any, int]:
     """Solve A x = b by communication-avoiding conjugate gradients with a Chebyshev basis.
@@ -213,7 +215,7 @@ def minres(
     maxiter: int | None = None,
     M: Any = None,
     callback: Any = None,
-    callback_type: CallbackType = "x",
+    callback_type: Literal["x", "pr_norm"] = "x",
     **options: Any,
 ) -> tuple[Any, int]:
     """Solve A x = b by MINRES for a symmetric A that may be indefinite, as `scipy.sparse.linalg.minres`.

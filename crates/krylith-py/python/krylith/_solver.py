@@ -89,11 +89,11 @@ class Solver(Operator):
         verbose: bool = False,
         **options: Unpack[Options],
     ) -> None:
-        self._named = {
+        self._named: dict[str, Any] = {
             "method": method, "precond": precond, "rtol": rtol, "atol": atol, "max_iters": max_iters, "device": device,
         }  # fmt: skip
         self._options = dict(options)
-        self._system = {
+        self._system: dict[str, Any] = {
             "block": block, "nullspace": nullspace, "near_nullspace": near_nullspace, "coordinates": coordinates,
             "grid": grid, "fields": fields, "matrices": matrices,
         }  # fmt: skip
@@ -271,14 +271,14 @@ class Solver(Operator):
         if direct:
             return out
         x = self._shaped(x, like.shape)
+        if out is not None:
+            receiver(out, like, "b")[...] = x
+            return out
         if is_torch(like) and not is_torch(x):
             import torch
 
             x = torch.from_numpy(x)
-        if out is None:
-            return x
-        out[...] = x
-        return out
+        return x
 
     def _shaped(self, x: Any, shape: Sequence[int]) -> Any:
         """Return a vector of the solver in the caller's ordering."""
@@ -303,7 +303,7 @@ class Solver(Operator):
         x0 = x0 if x0 is None or hasattr(x0, "shape") else np.asarray(x0)
         if x0 is not None and tuple(x0.shape) != tuple(b.shape):
             raise InvalidInput(f"x0 has shape {tuple(x0.shape)}; expected the shape of b, {tuple(b.shape)}")
-        x = out if out is not None else empty_like(b) if is_torch(b) or on_device(b) else np.empty(b.shape)
+        x = _result(b, out, "b")
         solutions = []
         for k in range(b.shape[-1]):
             guess = None if x0 is None else x0[..., k]
@@ -313,7 +313,7 @@ class Solver(Operator):
                 raise InvalidInput(f"column {k}: {e}") from None
             x[..., k] = solutions[-1].x
         worst = max(solutions, key=lambda s: (not s, not s.converged, s.true_residual))
-        return Solution(x, worst._native, tuple(solutions))
+        return Solution(x if out is None else out, worst._native, tuple(solutions))
 
     def multiply(self, x: Any, out: Any = None) -> Any:
         """Return A x, computed on the device of the solver, for x of shape (n,) or (n, k) on the host or on a GPU.
@@ -338,10 +338,10 @@ class Solver(Operator):
             receiver(out, x, "x")
             x = apart(x, out)
         if x.ndim == (3 if self._kronecker else 2) and x.shape[-1] != 1:
-            y = out if out is not None else empty_like(x) if is_torch(x) or on_device(x) else np.empty(x.shape)
+            y = _result(x, out, "x")
             for k in range(x.shape[-1]):
                 y[..., k] = self._apply(preconditioner, x[..., k], None)
-            return y
+            return y if out is None else out
         flat = self._flat(x, "x")
         direct = out is not None and not (self._kronecker and x.ndim == 1)
         y = receiver(out, x, "x").reshape(flat.shape) if direct else empty_like(flat)
@@ -477,6 +477,13 @@ class Solver(Operator):
     def cancel(self) -> None:
         """End the solve that another thread runs; its outcome is `interrupted`."""
         self._native.cancel()
+
+
+def _result(like: Any, out: Any, what: str) -> Any:
+    """Return the array that receives columns: `out`, or a new one like the right-hand sides."""
+    if out is not None:
+        return receiver(out, like, what)
+    return empty_like(like) if is_torch(like) or on_device(like) else np.empty(like.shape)
 
 
 class Once(Solver):
