@@ -320,3 +320,22 @@ def test_a_wrong_out_is_named_and_untouched():
         assert not np.any(out)
     with pytest.raises(krylith.InvalidInput, match="`out` has shape"):
         krylith.ILDU(A).matvec(b, out=np.zeros(11))
+
+
+def test_programs_of_scipy_work_with_them(monkeypatch):
+    from scipy.integrate import solve_ivp
+    from scipy.integrate._ivp import bdf
+    from scipy.optimize import newton_krylov
+
+    n = 50
+    A = -poisson(n)[:n, :n].tocsc()
+    start = np.sin(np.linspace(0, np.pi, n))
+    theirs = solve_ivp(lambda t, y: A @ y, (0, 1), start, method="BDF", jac=A, rtol=1e-6)
+    monkeypatch.setattr(bdf, "splu", krylith.splu)
+    ours = solve_ivp(lambda t, y: A @ y, (0, 1), start, method="BDF", jac=A, rtol=1e-6)
+    assert len(ours.t) == len(theirs.t)
+    np.testing.assert_allclose(ours.y, theirs.y, rtol=1e-9, atol=1e-12)
+    F = lambda u: u**3 - A @ u - 1  # noqa: E731
+    for inner in (krylith.ILDU(-A), krylith.Solver(-A)):
+        u = newton_krylov(F, np.zeros(n), inner_M=inner, method="gmres", f_tol=1e-8)
+        assert abs(F(u)).max() < 1e-8

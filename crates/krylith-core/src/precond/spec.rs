@@ -5,8 +5,8 @@
 //! To add a variant of [`PrecondSpec`], add its name to `from_str`, to the list in `known.rs` and to
 //! `Display`. `KRYLITH_WRITE_GUIDE=1 cargo test -p krylith-cli --lib guide` then writes Python's types. Add
 //! arms to `keeps_symmetry` and `subdomains`, to `by_name` and `memory` in `solver/build.rs`, and to
-//! `solver/ahead.rs`. Check `multiplies`, `varies`, `planes` and `in_fixed_order`, which end in `_` so that the
-//! compiler does not ask. `krylith-base/src/names.rs` has the names that other programs use.
+//! `solver/ahead.rs`. Check `multiplies`, `varies`, `planes` and `in_fixed_order`, which end in `_` so that
+//! the compiler does not ask. `krylith-base/src/names.rs` has the names that other programs use.
 
 mod amg;
 mod decouple;
