@@ -185,12 +185,19 @@ pub fn tolerance(text: &str) -> Result<f64> {
     number.ok_or_else(|| Error::invalid("expected a number that is finite and not negative, such as 1e-6"))
 }
 
+/// Returns the names of a list whose entries may end in `[…]`, `(…)` or `=…`, or may describe forms without
+/// a name.
+#[doc(hidden)]
+pub fn bare<'k>(known: &[&'k str]) -> impl Iterator<Item = &'k str> {
+    let before = known.iter().map(|known| known.split(['[', '(', '=', '`']).next().unwrap_or(known));
+    before.filter(|name| !name.is_empty())
+}
+
 /// The error for an unknown name. It lists the known ones, which may end in `[…]`, `(…)` or `=…`, and
 /// suggests the one that was probably meant.
 #[doc(hidden)]
 pub fn unknown<T>(what: &str, name: &str, known: &[&str]) -> Result<T> {
-    let bare = known.iter().map(|known| known.split(['[', '(', '=', '`']).next().unwrap_or(known));
-    let bare: Vec<&str> = bare.filter(|name| !name.is_empty()).collect();
+    let bare: Vec<&str> = bare(known).collect();
     let hint = did_you_mean(what.strip_prefix("key of ").map_or(what, |_| "key"), name, &bare);
     // With a suggestion, the names alone are enough.
     let all = if hint.is_empty() { known.join(", ") } else { bare.join(", ") };

@@ -1,8 +1,11 @@
 //! Generates the guide's lists and Python's types from declarations. Tests compare them with the files, and
 //! `KRYLITH_WRITE_GUIDE=1 cargo test -p krylith-cli --lib guide` writes the files again.
 
+use krylith_core::Outcome;
 use krylith_core::method::MethodName;
+use krylith_core::names::Named;
 use krylith_core::options::{Group, Kind, OptionInfo, TABLE};
+use krylith_core::precond::PrecondSpec;
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -103,13 +106,56 @@ fn keywords() -> String {
     let mut text = String::from(
         "\"\"\"Types of the options, written from their declarations in Rust: do not edit.\n\n\
          `KRYLITH_WRITE_GUIDE=1 cargo test -p krylith-cli --lib guide` writes this file.\n\"\"\"\n\n\
-         from __future__ import annotations\n\nfrom typing import Literal, TypedDict\n\n\n\
-         class Options(TypedDict, total=False):\n    \"\"\"Options beyond those in the signature of `solve`.\"\"\"\n\n",
+         from __future__ import annotations\n\nfrom typing import Literal, TypedDict\n\n",
+    );
+    let outcomes = Outcome::ALL.map(Outcome::name);
+    text += &literal(
+        "MethodName",
+        "Names of methods, which options may follow: `gmres:restart=50`.",
+        MethodName::NAMES,
+    );
+    let preconditioners: Vec<&str> = PrecondSpec::names().collect();
+    text += &literal(
+        "PrecondName",
+        "Names of preconditioners, which keys may follow: `ildu:fill=1`.",
+        &preconditioners,
+    );
+    text += &literal("OutcomeName", "How a solve ends.", &outcomes);
+    text.push_str(
+        "\n\nclass Options(TypedDict, total=False):\n    \"\"\"Options beyond those in the signature of `solve`.\"\"\"\n\n",
     );
     for option in TABLE.iter().filter(|option| !signature.contains(&option.name)) {
         text += &format!("    {}: {}\n", option.name, of(option));
     }
-    text + "    #: SciPy's name of `max_iters`.\n    maxiter: int\n"
+    text += "    #: SciPy's name of `max_iters`.\n    maxiter: int\n";
+    for (class, name) in [("IlduKeys", "ildu"), ("RasKeys", "ras"), ("AmgKeys", "amg"), ("LuKeys", "lu")] {
+        text += &format!("\n\nclass {class}(TypedDict, total=False):\n    \"\"\"Keys of `{name}`.\"\"\"\n\n");
+        for (key, takes) in PrecondSpec::keys(name) {
+            text += &format!("    {key}: {}\n", key_type(takes));
+        }
+    }
+    text
+}
+
+/// A Python type of the names.
+fn literal(of: &str, what: &str, names: &[&str]) -> String {
+    let lines: String = names.iter().map(|name| format!("    \"{name}\",\n")).collect();
+    format!("#: {what}\n{of} = Literal[\n{lines}]\n")
+}
+
+/// Python's type of a key of a preconditioner, from what the library's list of names says that it takes.
+fn key_type(takes: &str) -> String {
+    match takes {
+        "" => "bool".into(),
+        "NAME" => "str".into(),
+        "S" | "T" | "W" | "R" => "float".into(),
+        letter if letter.len() == 1 && letter.chars().all(char::is_uppercase) => "int".into(),
+        names if names.contains(char::is_uppercase) => "str".into(),
+        names => format!(
+            "Literal[{}]",
+            names.split('|').map(|n| format!("\"{n}\"")).collect::<Vec<_>>().join(", ")
+        ),
+    }
 }
 
 #[test]

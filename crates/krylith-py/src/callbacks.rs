@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 
 impl Raised {
     /// Computes `to ← call(from)`.
-    fn call(&self, call: &Py<PyAny>, from: &[f64], to: &mut [f64]) -> krylith_core::Result<()> {
+    pub fn call(&self, call: &Py<PyAny>, from: &[f64], to: &mut [f64]) -> krylith_core::Result<()> {
         let done = Python::attach(|py| -> PyResult<usize> {
             let answer = call.call1(py, (PyArray1::from_slice(py, from),))?;
             let answer: PyReadonlyArray1<'_, f64> = answer.extract(py)?;
@@ -43,10 +43,39 @@ impl Observer for Callback<'_> {
     }
 }
 
-/// Solves A x = b with the initial guess x, where A and P⁻¹ are functions of vectors. Returns the outcome,
-/// the iterations and the relative residual, recomputed from x.
+/// A function that is called with a copy of x.
+struct Viewer<'a> {
+    callback: Callback<'a>,
+    view: Option<Py<PyAny>>,
+    /// The last iteration whose x the function has seen.
+    last: usize,
+}
+
+impl Observer for Viewer<'_> {
+    fn progress(&mut self, p: Progress) -> ControlFlow<()> {
+        self.callback.progress(p)
+    }
+    fn sees_x(&self) -> bool {
+        self.view.is_some()
+    }
+    fn shown(&mut self, iteration: usize, x: &[f64]) -> ControlFlow<()> {
+        self.last = iteration;
+        let Some(view) = &self.view else { return ControlFlow::Continue(()) };
+        match Python::attach(|py| view.call1(py, (PyArray1::from_slice(py, x),)).map(drop)) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(e) => {
+                self.callback.raised.keep(e);
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
+
+/// Solves A x = b with the initial guess x, where A and P⁻¹ are functions of vectors. `view` is called with x
+/// after each iteration or cycle. Returns the outcome, the iterations and the relative residual, recomputed
+/// from x.
 #[pyfunction]
-#[pyo3(signature = (a, p, b, x, options, callback))]
+#[pyo3(signature = (a, p, b, x, options, callback, view=None))]
 pub fn solve_operators(
     py: Python<'_>,
     a: Py<PyAny>,
@@ -55,6 +84,7 @@ pub fn solve_operators(
     mut x: PyReadwriteArray1<'_, f64>,
     options: &str,
     callback: Option<Py<PyAny>>,
+    view: Option<Py<PyAny>>,
 ) -> PyResult<(&'static str, usize, f64)> {
     refuse_forked()?;
     let options: Options = options.parse().map_err(exception)?;
@@ -64,8 +94,12 @@ pub fn solve_operators(
         let mut product = |from: &[f64], to: &mut [f64]| raised.call(&a, from, to);
         let mut inverse = p.as_ref().map(|p| |from: &[f64], to: &mut [f64]| raised.call(p, from, to));
         let inverse = inverse.as_mut().map(|inverse| inverse as &mut Function<'_>);
-        let mut callback = Callback { callback, raised: &raised };
-        let history = solve_functions(&mut product, inverse, b, x, &options, &mut callback)?;
+        let callback = Callback { callback, raised: &raised };
+        let mut viewer = Viewer { callback, view, last: 0 };
+        let history = solve_functions(&mut product, inverse, b, x, &options, &mut viewer)?;
+        if viewer.last != history.iterations {
+            let _ = viewer.shown(history.iterations, x); // the solve has ended
+        }
         Ok((history.outcome.name(), history.iterations, history.true_relative_residual))
     });
     raised.instead(done)

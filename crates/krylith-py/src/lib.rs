@@ -13,9 +13,14 @@ mod solution;
 mod solver;
 mod system;
 
+use krylith_core::Outcome;
+use krylith_core::method::MethodName;
+use krylith_core::names::Named;
 use krylith_core::options::{Kind, TABLE};
+use krylith_core::precond::PrecondSpec;
 use krylith_report::process::Memory;
 use pyo3::prelude::*;
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -48,6 +53,22 @@ fn options() -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
     TABLE.iter().map(|option| (option.name, kind(option.kind), option.old_names.to_vec())).collect()
 }
 
+/// The names of methods, preconditioners and outcomes, by the kind of name.
+#[pyfunction]
+fn names() -> HashMap<&'static str, Vec<&'static str>> {
+    HashMap::from([
+        ("method", MethodName::NAMES.to_vec()),
+        ("precond", PrecondSpec::names().collect()),
+        ("outcome", Outcome::ALL.map(Outcome::name).to_vec()),
+    ])
+}
+
+/// The keys of a preconditioner and what each takes, such as `fill` and `K` for `ildu`.
+#[pyfunction]
+fn precond_keys(name: &str) -> Vec<(&'static str, &'static str)> {
+    PrecondSpec::keys(name)
+}
+
 /// Names folders in which NVRTC may be.
 #[pyfunction]
 fn compiler_folders(folders: Vec<PathBuf>) {
@@ -62,10 +83,13 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(meant, module)?)?;
     module.add_function(wrap_pyfunction!(compiler_folders, module)?)?;
     module.add_function(wrap_pyfunction!(options, module)?)?;
+    module.add_function(wrap_pyfunction!(names, module)?)?;
+    module.add_function(wrap_pyfunction!(precond_keys, module)?)?;
     module.add_function(wrap_pyfunction!(arrays::same_indices, module)?)?;
     module.add_function(wrap_pyfunction!(callbacks::solve_operators, module)?)?;
     module.add_function(wrap_pyfunction!(callbacks::newton, module)?)?;
     module.add_class::<system::System>()?;
     module.add_class::<solver::Solver>()?;
+    module.add_class::<solution::Curve>()?;
     module.add_class::<solution::Solution>()
 }

@@ -2,6 +2,7 @@
 
 use crate::errors::exception;
 use krylith_core::Options;
+use krylith_core::solver::EventKind;
 use krylith_report::plot;
 use krylith_report::words::{self, Language};
 use numpy::{IntoPyArray, PyArray1};
@@ -9,6 +10,42 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// The arguments that make a [`Curve`], for pickles.
+type CurveParts = (String, Vec<f64>, f64, f64, Vec<usize>, Vec<(usize, String)>, bool);
+
+/// A plot of residuals.
+#[pyclass(frozen, module = "krylith._native")]
+pub struct Curve(plot::Curve);
+
+#[pymethods]
+impl Curve {
+    #[new]
+    fn new(
+        subtitle: String,
+        residuals: Vec<f64>,
+        true_residual: f64,
+        target: f64,
+        restarts: Vec<usize>,
+        attempts: Vec<(usize, String)>,
+        converged: bool,
+    ) -> Self {
+        Self(plot::Curve { subtitle, residuals, true_residual, target, restarts, attempts, converged })
+    }
+    fn __getnewargs__(&self) -> CurveParts {
+        let plot::Curve { subtitle, residuals, true_residual, target, restarts, attempts, converged } =
+            self.0.clone();
+        (subtitle, residuals, true_residual, target, restarts, attempts, converged)
+    }
+    /// Returns the plot as text in SVG.
+    fn svg(&self, title: &str) -> String {
+        self.0.draw(title).svg()
+    }
+    /// Writes the plot to a file whose name ends in .png or .svg.
+    fn write(&self, title: &str, path: PathBuf) -> PyResult<()> {
+        plot::write(&self.0.draw(title), &path).map_err(exception)
+    }
+}
 
 /// The result of a solve.
 #[pyclass(frozen)]
@@ -65,6 +102,11 @@ impl Solution {
     fn device(&self) -> &'static str {
         self.solution.device.kind
     }
+    /// True if an event is a warning.
+    #[getter]
+    fn has_warnings(&self) -> bool {
+        self.solution.events.iter().any(|e| e.kind == EventKind::Warning)
+    }
     /// Returns the seconds of set-up, of iterations, and of the parts of the set-up.
     fn seconds<'py>(&self, py: Python<'py>) -> PyResult<(f64, f64, Bound<'py, PyDict>)> {
         let parts = PyDict::new(py);
@@ -87,13 +129,9 @@ impl Solution {
     fn verdict(&self) -> String {
         words::verdict("krylith", &self.solution, &self.options, Language::Keywords)
     }
-    /// Returns a plot of the residuals in SVG.
-    fn svg(&self, title: &str) -> String {
-        plot::residuals(title, &self.solution).svg()
-    }
-    /// Writes the plot to a file whose name ends in .png or .svg.
-    fn plot(&self, title: &str, path: PathBuf) -> PyResult<()> {
-        plot::write(&plot::residuals(title, &self.solution), &path).map_err(exception)
+    /// Returns the plot of the residuals.
+    fn curve(&self) -> Curve {
+        Curve(plot::Curve::of(&self.solution))
     }
     /// Returns a line that describes the system.
     fn system(&self) -> &str {

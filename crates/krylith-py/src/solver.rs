@@ -6,15 +6,23 @@ use crate::errors::{detached, exception, refuse_forked};
 use crate::set_up::set_up;
 use crate::solution::Solution;
 use crate::system::{GivenMatrix, System, dense, named_matrix};
+use krylith_core::matrix::Bsr;
+use krylith_core::precond::PrecondInfo;
 use krylith_core::solver::host::is_forked;
-use krylith_core::solver::{Cancel, Refresh, first_use};
-use krylith_core::{Observer, Options, Progress};
+use krylith_core::solver::{Cancel, Refresh, first_use, method_of_functions, solve_functions};
+use krylith_core::{Observer, Options, Progress, Stop};
 use krylith_report::callers::{Callers, SolverId};
-use numpy::PyReadonlyArray2;
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray1};
 use pyo3::prelude::*;
 use std::mem::ManuallyDrop;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
+
+/// A matrix for Python: block size, rows and columns, offsets, block columns, and values.
+type BlockArrays<'py> =
+    (usize, [usize; 2], Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f64>>);
 
 /// Gives a remark to Python's logging, as a warning of the logger `krylith`.
 fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
@@ -32,6 +40,10 @@ pub struct Solver {
     /// The exception of a Python signal or callback during the current call.
     raised: Arc<Raised>,
     id: SolverId,
+    /// The kind of device; a reader need not wait for a solve.
+    device: &'static str,
+    /// Nanoseconds of the set-up, until a solve with a function has reported them.
+    set_up: AtomicU64,
 }
 
 #[pymethods]
@@ -54,8 +66,11 @@ impl Solver {
                 stop.cancel();
             }
         };
+        let begin = Instant::now();
         let solver = set_up(py, system.problem.clone(), &options, &cancel, &raised, Box::new(signals))?;
         Ok(Self {
+            device: solver.solution().device.kind,
+            set_up: AtomicU64::new(begin.elapsed().as_nanos() as u64),
             solver: Mutex::new(ManuallyDrop::new(solver)),
             options: Arc::new(options),
             lines: Arc::new(system.lines.clone()),
@@ -80,16 +95,13 @@ impl Solver {
     ) -> PyResult<(Solution, Option<PyErr>)> {
         self.check()?;
         let (b, x) = (b.array()?, x.array()?);
-        let mut options = self.options.clone();
-        if rtol.is_some() || atol.is_some() || max_iters.is_some() {
-            let changed = Arc::make_mut(&mut options);
-            changed.rtol = rtol.or(changed.rtol);
-            changed.atol = atol.or(changed.atol);
-            changed.max_iters = max_iters.or(changed.max_iters);
-            changed.settled().map_err(exception)?;
-        }
-        let mut watch =
-            Watch { callback: Callback { callback, raised: &self.raised }, callers: Callers::and(self.id) };
+        let options = self.options_of(rtol, atol, max_iters)?;
+        let mut watch = Watch {
+            callback: Callback { callback, raised: &self.raised },
+            callers: Callers::and(self.id),
+            cancel: None,
+            last: None,
+        };
         let (solution, raised) = detached(py, || {
             let mut solver = lock(&self.solver);
             let unknowns = solver.problem().unknowns();
@@ -104,6 +116,110 @@ impl Solver {
             Ok((solution, self.raised.take()))
         })?;
         Ok((Solution { solution, options, lines: self.lines.clone() }, raised))
+    }
+
+    /// Solves A x = b as [`solve`](Self::solve) does, on the host and with a function that applies P⁻¹.
+    #[pyo3(signature = (p, b, x, rtol=None, atol=None, max_iters=None, callback=None))]
+    fn solve_with(
+        &self,
+        py: Python<'_>,
+        p: Py<PyAny>,
+        b: PyReadonlyArray1<'_, f64>,
+        mut x: PyReadwriteArray1<'_, f64>,
+        rtol: Option<f64>,
+        atol: Option<f64>,
+        max_iters: Option<usize>,
+        callback: Option<Py<PyAny>>,
+    ) -> PyResult<(Solution, Option<PyErr>)> {
+        self.check()?;
+        let (b, x) = (b.as_slice()?, x.as_slice_mut()?);
+        let options = self.options_of(rtol, atol, max_iters)?;
+        let without = Options { precond: None, ..(*options).clone() };
+        let callers = Callers::and(self.id);
+        let raised = &*self.raised;
+        let cancel = Some(&self.cancel);
+        let mut watch =
+            Watch { callback: Callback { callback, raised }, callers: callers.clone(), cancel, last: None };
+        let done = detached(py, || {
+            let mut solver = lock(&self.solver);
+            self.cancel.reset();
+            raised.take();
+            let mut solution = solver.solution().clone();
+            let begin = Instant::now();
+            let mut product = |from: &[f64], to: &mut [f64]| solver.multiply(from, to);
+            let mut inverse = |from: &[f64], to: &mut [f64]| {
+                let _called = callers.enter();
+                raised.call(&p, from, to)
+            };
+            let history = solve_functions(&mut product, Some(&mut inverse), b, x, &without, &mut watch)?;
+            if watch.last != Some(history.iterations)
+                && let Some(&relative_residual) = history.residuals.last()
+            {
+                let _called = callers.enter();
+                let _ = watch.callback.tell(history.iterations, relative_residual); // the solve has ended
+            }
+            solution.method = method_of_functions(&options, b.len())?;
+            let norm = history.rhs_norm;
+            let Stop { rtol, atol, .. } = options.stop_of(b.len());
+            solution.target = if norm > 0.0 { rtol.max(atol / norm) } else { atol };
+            solution.precond = Arc::new(PrecondInfo {
+                name: "function".into(),
+                text: "a function of the caller".into(),
+                ..PrecondInfo::default()
+            });
+            solution.history = history;
+            solution.events.clear();
+            solution.setup_seconds = self.set_up.swap(0, Relaxed) as f64 * 1e-9;
+            solution.solve_seconds = begin.elapsed().as_secs_f64();
+            Ok(solution)
+        });
+        match (done, raised.take()) {
+            (Ok(solution), e) => Ok((Solution { solution, options, lines: self.lines.clone() }, e)),
+            (Err(_), Some(e)) => Err(e),
+            (Err(e), None) => Err(e),
+        }
+    }
+
+    /// Returns the kind of device, `cpu` or `cuda`.
+    #[getter]
+    fn device(&self) -> &'static str {
+        self.device
+    }
+
+    /// Returns the bytes of the matrix and of the preconditioner on the host, and the largest number of bytes
+    /// on a GPU if a GPU has solved.
+    fn memory(&self, py: Python<'_>) -> PyResult<(u64, Option<u64>)> {
+        let mut memory = (0, None);
+        self.alone(py, |solver| {
+            let terms = solver.problem().terms().terms();
+            let bytes = |a: &Bsr| 8 * (a.stored() + a.block_rows() + 1) + 4 * a.blocks();
+            let matrices: usize = terms.iter().map(|(_, a)| bytes(a)).sum();
+            let solution = solver.solution();
+            let on_host = solution.device.kind == "cpu";
+            let factors = if on_host { 8.0 * solution.precond.numbers } else { 0.0 };
+            memory = (matrices as u64 + factors as u64, solution.device_memory);
+            Ok(())
+        })?;
+        Ok(memory)
+    }
+
+    /// Returns the current matrices: block size, rows and columns, offsets, block columns, and values.
+    fn matrices<'py>(&self, py: Python<'py>) -> PyResult<Vec<BlockArrays<'py>>> {
+        let mut copies = Vec::new();
+        self.alone(py, |solver| {
+            let terms = solver.problem().terms().terms();
+            let copy = |a: &Bsr| {
+                let offsets: Vec<i64> = a.row_ptr().iter().map(|&p| p as i64).collect();
+                let columns: Vec<i64> = a.col().iter().map(|&j| i64::from(j)).collect();
+                (a.block(), [a.rows(), a.columns()], offsets, columns, a.values().to_vec())
+            };
+            copies = terms.iter().map(|(_, a)| copy(a)).collect();
+            Ok(())
+        })?;
+        let arrays = copies.into_iter().map(|(block, shape, offsets, columns, values)| {
+            (block, shape, offsets.into_pyarray(py), columns.into_pyarray(py), values.into_pyarray(py))
+        });
+        Ok(arrays.collect())
     }
 
     /// Computes y ← A x or y ← P⁻¹ x.
@@ -164,6 +280,24 @@ impl Solver {
 }
 
 impl Solver {
+    /// Returns the options with the tolerances and the limit of one solve.
+    fn options_of(
+        &self,
+        rtol: Option<f64>,
+        atol: Option<f64>,
+        max_iters: Option<usize>,
+    ) -> PyResult<Arc<Options>> {
+        let mut options = self.options.clone();
+        if rtol.is_some() || atol.is_some() || max_iters.is_some() {
+            let changed = Arc::make_mut(&mut options);
+            changed.rtol = rtol.or(changed.rtol);
+            changed.atol = atol.or(changed.atol);
+            changed.max_iters = max_iters.or(changed.max_iters);
+            changed.settled().map_err(exception)?;
+        }
+        Ok(options)
+    }
+
     /// Rejects calls that would wait forever: those in a forked process, and those of a callback to its own
     /// solver.
     fn check(&self) -> PyResult<()> {
@@ -215,10 +349,18 @@ impl Drop for Solver {
 struct Watch<'a> {
     callback: Callback<'a>,
     callers: Callers,
+    /// The token that ends the solve, where the library does not check it.
+    cancel: Option<&'a Cancel>,
+    /// The last iteration that was reported.
+    last: Option<usize>,
 }
 
 impl Observer for Watch<'_> {
     fn progress(&mut self, p: Progress) -> ControlFlow<()> {
+        if self.cancel.is_some_and(Cancel::is_cancelled) {
+            return ControlFlow::Break(());
+        }
+        self.last = Some(p.iteration);
         let _called = self.callers.enter();
         self.callback.tell(p.iteration, p.relative_residual)
     }

@@ -149,6 +149,36 @@ def test_ranks_solve_as_one(ranks):
     assert said == ["0 True", "1 True", "2 True"]
 
 
+def test_a_new_pattern_of_one_rank_builds_anew_on_all(ranks):
+    if ranks.launcher.by_c:
+        pytest.skip("needs a communicator of mpi4py")
+    said = ranks(
+        """
+        solver = krylith.Solver(A[own], comm=comm, rtol=1e-12, device="cpu", threads=1)
+        far = sp.coo_array(([0.1], ([0], [A.shape[0] - 1])), shape=A.shape)  # only the first rank has this row
+        B = (A + far).tocsr()
+        for new in (B, 2 * B):
+            solver.update_values(new[own], on_new_pattern="rebuild")
+            x = solver.solve(b[own]).x
+            whole = krylith.solve(new, b, rtol=1e-12, device="cpu", threads=1).x
+            assert np.abs(x - whole[own]).max() < 1e-9
+        try:
+            solver.update_values(A[own].data[1:] if rank == 1 else A[own], on_new_pattern="rebuild")
+        except krylith.InvalidInput as e:
+            say("another rank rejects" in str(e) or "one value per stored entry" in str(e))
+        try:
+            krylith.Solver(A[own], comm=comm, precond=lambda v: v)
+        except krylith.InvalidInput as e:
+            say("several ranks" in str(e))
+        import io, contextlib
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            solver.solve(b[own], verbose=True)
+        say(comm.rank, "converged" in out.getvalue())
+        """,
+    )
+    assert said == ["True", "True", "0 True", "True", "True", "1 False", "True", "True", "2 False"]
+
+
 def test_an_error_of_one_rank_is_that_of_all(ranks):
     said = ranks(
         """

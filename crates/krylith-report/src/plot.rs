@@ -8,20 +8,58 @@ use krylith_plot::residuals::{self, Residuals};
 use krylith_plot::scene::Scene;
 use std::path::Path;
 
+/// The numbers and words of a plot of residuals, apart from the solution.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Curve {
+    /// Method, preconditioner and outcome.
+    pub subtitle: String,
+    /// ‖r‖/‖b‖ from iteration 0.
+    pub residuals: Vec<f64>,
+    /// ‖b − A x‖/‖b‖ at the end.
+    pub true_residual: f64,
+    /// The ‖r‖/‖b‖ that ends the solve.
+    pub target: f64,
+    /// Iterations at which the method restarted.
+    pub restarts: Vec<usize>,
+    /// First iteration and name of each attempt; empty for a single attempt.
+    pub attempts: Vec<(usize, String)>,
+    /// True if the solve converged.
+    pub converged: bool,
+}
+
+impl Curve {
+    /// Returns the curve of a solve.
+    pub fn of(solution: &Solution) -> Self {
+        let attempts = solution.attempts().into_iter().map(|(from, name)| (from, name.to_string()));
+        Self {
+            subtitle: format!("{} — {}", words::method(solution), words::outcome(solution)),
+            residuals: solution.history.residuals.clone(),
+            true_residual: solution.history.true_relative_residual,
+            target: solution.target,
+            restarts: solution.restarts().collect(),
+            attempts: attempts.collect(),
+            converged: solution.converged(),
+        }
+    }
+
+    /// Draws the residuals over the iterations.
+    pub fn draw(&self, title: &str) -> Scene {
+        residuals::draw(&Residuals {
+            title,
+            subtitle: &self.subtitle,
+            residuals: &self.residuals,
+            true_residual: self.true_residual,
+            target: self.target,
+            restarts: &self.restarts,
+            attempts: &self.attempts,
+            converged: self.converged,
+        })
+    }
+}
+
 /// Draws the residuals of a solve over its iterations.
 pub fn residuals(title: &str, solution: &Solution) -> Scene {
-    let history = &solution.history;
-    let attempts = solution.attempts().into_iter().map(|(from, name)| (from, name.to_string()));
-    residuals::draw(&Residuals {
-        title,
-        subtitle: &format!("{} — {}", words::method(solution), words::outcome(solution)),
-        residuals: &history.residuals,
-        true_residual: history.true_relative_residual,
-        target: solution.target,
-        restarts: &solution.restarts().collect::<Vec<_>>(),
-        attempts: &attempts.collect::<Vec<_>>(),
-        converged: solution.converged(),
-    })
+    Curve::of(solution).draw(title)
 }
 
 /// Writes a plot to a file atomically.

@@ -331,7 +331,8 @@ pub fn time(solution: &Solution, prefix: &str) -> Vec<String> {
         seconds(solution.setup_seconds),
         seconds(solution.solve_seconds),
     )];
-    lines.push(set_up(prefix, &solution.setup_parts));
+    // A solve without a set-up of its own has no parts.
+    lines.extend((solution.setup_parts.total() > 0.0).then(|| set_up(prefix, &solution.setup_parts)));
     if let Some(p) = solution.phases.filter(|_| solution.history.iterations > 0) {
         let share = |t: f64| 100.0 * t / solution.solve_seconds.max(1e-12);
         lines.push(format!(

@@ -263,7 +263,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             && on.key.is_some()
             && s.pipeline_depth() > 0
             && self.recurrence.restarts_by_preconditioning();
-        let mut convergence = Convergence::new(norm_b, stop);
+        let mut convergence = Convergence::new(norm_b, unit, stop);
         self.choose_length(s, on)?;
         self.recurrence.prepare(&mut on.work(s, &mut self.scalars, true), on.key)?;
         self.write_header(s, &convergence)?;
@@ -311,7 +311,9 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             {
                 break Outcome::RoundingLimit;
             }
-            let asks = convergence.tell(&self.history, verified, observer);
+            let vectors = (under_way == 0).then_some([&self.x, &self.correction]);
+            let asks = convergence.tell(&self.history, verified, observer)
+                | convergence.show(s, self.history.iterations, vectors, observer)?;
             if interrupted || on.any(s, asks)? {
                 break Outcome::Interrupted;
             }
@@ -374,16 +376,6 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
     /// Returns true if the last batch left the true residual to the host.
     fn is_left(&self) -> bool {
         self.lazy && self.host[Header::AT.norm] == 0.0
-    }
-
-    /// Returns true if the last true residual is as small as rounding allows.
-    fn is_at_limit(&self, c: &Convergence) -> bool {
-        self.known().is_at_limit(c.norm_b)
-    }
-
-    /// Returns true if rounding affects the plain residual.
-    fn is_near(&self, c: &Convergence) -> bool {
-        self.host[Header::AT.norm] <= c.target.max(NEAR * self.host[Header::AT.rounding])
     }
 
     /// Chooses the number of iterations of a batch so that its graph is cheap to instantiate. The number is
@@ -453,7 +445,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         let (before, mut interrupted) = (self.history.iterations, false);
         let mut batch = std::mem::take(&mut self.batch);
         let done = s.record(&mut batch, on.key, |s| {
-            let Self { recurrence, scalars, correction, length, .. } = &mut *self;
+            let Self { recurrence, scalars, x, correction, length, .. } = &mut *self;
             s.guard(None);
             s.step(begin, scalars, 0)?;
             s.guard(Some(scalars));
@@ -465,7 +457,9 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
                 let peeked = if s.halted(scalars) { None } else { s.peek(scalars, R::SCALARS + j + 1) };
                 if let Some(r) = peeked {
                     convergence.told = Some(before + j + 1);
-                    interrupted = observer.progress(convergence.progress(before + j + 1, r)).is_break();
+                    let vectors = recurrence.cycle().is_none().then_some([&*x, &*correction]);
+                    interrupted = observer.progress(convergence.progress(before + j + 1, r)).is_break()
+                        | convergence.show(s, before + j + 1, vectors, observer)?;
                     if interrupted {
                         s.step(break_off, scalars, j)?;
                         break;

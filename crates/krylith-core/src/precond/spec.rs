@@ -2,15 +2,17 @@
 //! other, and `symmetric(P then Q)`, which ends with P again. `+` binds more tightly than `then`. Both
 //! associate to the left.
 //!
-//! To add a variant of [`PrecondSpec`], add its name to `from_str`, to the list of known names and to
-//! `Display`. Add arms to `keeps_symmetry` and `subdomains`, to `by_name` and `memory` in `solver/build.rs`,
-//! and to `solver/ahead.rs`. Check `multiplies`, `varies`, `planes` and `in_fixed_order`, which end in `_` so
-//! that the compiler does not ask. `krylith-base/src/names.rs` has the names that other programs use.
+//! To add a variant of [`PrecondSpec`], add its name to `from_str`, to the list in `known.rs` and to
+//! `Display`. `KRYLITH_WRITE_GUIDE=1 cargo test -p krylith-cli --lib guide` then writes Python's types. Add
+//! arms to `keeps_symmetry` and `subdomains`, to `by_name` and `memory` in `solver/build.rs`, and to
+//! `solver/ahead.rs`. Check `multiplies`, `varies`, `planes` and `in_fixed_order`, which end in `_` so that
+//! the compiler does not ask. `krylith-base/src/names.rs` has the names that other programs use.
 
 mod amg;
 mod decouple;
 mod definite;
 mod elsewhere;
+mod known;
 mod lu;
 mod ras;
 mod split;
@@ -21,6 +23,7 @@ mod vanka;
 pub use amg::AmgSpec;
 pub(crate) use amg::kind_name;
 pub use decouple::Decouple;
+use known::KNOWN;
 pub use lu::LuSpec;
 pub use ras::RasSpec;
 pub(crate) use ras::{factor_name, solve_name};
@@ -226,31 +229,7 @@ impl std::str::FromStr for PrecondSpec {
             "ilu0" => Err(Error::invalid(
                 "unknown preconditioner `ilu0`; ILU(0) of the whole matrix is ildu:cut=whole; did you mean `ildu`?",
             )),
-            _ => elsewhere::meant(name).unwrap_or_else(|| unknown(
-                "preconditioner",
-                name,
-                &[
-                    "auto",
-                    "none",
-                    "jacobi[:block=B]",
-                    "block-jacobi[:tile=XxYxZ|whole|slab,factor=ic0|ilu0]",
-                    "ildu[:fill=K,rows=N,cut=NAME,shift=S]",
-                    "stage[:the same keys] or stage(P)",
-                    "ras[:overlap=D,parts=N,fill=K,order=natural|rcm,factor=random|exact,eta=N,solve=auto|random|jacobi|exact,gamma=N,fdp=N,\
-                     deterministic]",
-                    "amg[:cycle=v|w|k,coarsen=classical|aggregation|smoothed|air|air1,strength=T,truncate=N,aggressive=N,filter=T,relax=N,border=auto|global|local,\
-                     smoother=jacobi|chebyshev|ildu|ffc,sweeps=N,degree=N,coarsest=N,levels=N,precision=f64|f32]",
-                    "coarse[:the same keys]",
-                    "lu[:most=N]",
-                    "vanka[:kind=diagonal|full,field=NAME,damping=W,precision=f64|f32,levels=N,sweeps=N]",
-                    "`P+Q`, `P then Q` and `symmetric(P then Q)` of them",
-                    "split(FIELD: P, FIELD: Q[; form=diagonal|lower|upper|full or schur=…,S=NAME])",
-                    "cpr(FIELD: P[; decouple=quasi-impes|impes(NAME)|row-sums|none])",
-                    "aux(MATRIX: P[; block=B])",
-                    "cg(P[; iterations=N])",
-                    "chebyshev(P[; degree=N,low=R])",
-                ],
-            )),
+            _ => elsewhere::meant(name).unwrap_or_else(|| unknown("preconditioner", name, KNOWN)),
         }
     }
 }

@@ -41,6 +41,24 @@ impl LinearOperator<Cpu> for Called<'_> {
     }
 }
 
+/// Returns the method with which [`solve_functions`] solves systems of this size: GMRES by default.
+///
+/// # Errors
+/// An option of another method.
+///
+/// ```
+/// let options = "restart=50".parse::<krylith::Options>()?;
+/// assert_eq!(krylith_core::solver::method_of_functions(&options, 1000)?.title(), "GMRES(50)");
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub fn method_of_functions(options: &Options, unknowns: usize) -> Result<MethodSpec> {
+    let name = match MethodSpec::meant(options)? {
+        MethodName::Auto => MethodName::Gmres,
+        name => name,
+    };
+    Ok(MethodSpec::of(name, options, GmresOptions::default().restart).at_most(unknowns))
+}
+
 /// Solves A x = b from x, where A, and P⁻¹ if there is a preconditioner, are functions. They are called on
 /// this thread; vector operations use the host's threads. If P varies from one application to the next,
 /// choose the method `fgmres`.
@@ -100,12 +118,7 @@ pub fn solve_functions<'f>(
     let (small, cores) = (size_of_val(b) < ALONE, super::host::cores());
     let threads = options.threads.unwrap_or(if small { 1 } else { cores }).min(cores);
     let space = Cpu::new(b.len(), threads);
-    let name = match MethodSpec::meant(&options)? {
-        MethodName::Auto => MethodName::Gmres,
-        name => name,
-    };
-    let mut method =
-        MethodSpec::of(name, &options, GmresOptions::default().restart).at_most(b.len()).build(&space)?;
+    let mut method = method_of_functions(&options, b.len())?.build(&space)?;
     let (mut rhs, mut guess) = (space.vector()?, space.vector()?);
     space.write(b, &mut rhs)?;
     space.write(x, &mut guess)?;

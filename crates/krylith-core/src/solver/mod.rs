@@ -52,7 +52,7 @@ pub use device::{Opening, check as check_gpus, first_use, open_ahead};
 pub(crate) use device::{gpu_for, vectors};
 pub use diagnosis::{Diagnosis, Floor, Indices};
 pub use fallbacks::Memory;
-pub use functions::{Function, solve_functions};
+pub use functions::{Function, method_of_functions, solve_functions};
 pub use null_space::Constants;
 pub use plan::{Plan, PlannedAttempt};
 pub use request::Request;

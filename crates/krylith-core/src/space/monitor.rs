@@ -173,6 +173,16 @@ pub trait Observer {
     /// Called when a method restarts from the true residual after this iteration because its recurrence came
     /// to an end, with the reason.
     fn restarted(&mut self, _iteration: usize, _why: &'static str) {}
+    /// Returns true to be [shown](Self::shown) x. A method then computes x for each iteration, which costs
+    /// passes over vectors.
+    fn sees_x(&self) -> bool {
+        false
+    }
+    /// Called with x after an iteration of a [matrix-free solve](crate::solver::solve_functions), or after a
+    /// cycle in methods that compute x once per cycle. It is not called after the last iteration.
+    fn shown(&mut self, _iteration: usize, _x: &[f64]) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
 }
 
 impl Observer for () {}

@@ -8,32 +8,51 @@ True
 """
 
 from krylith import _compiler as _compiler
-from krylith._errors import ConvergenceWarning, DeviceError, Error, Interrupted, InvalidInput, OutOfMemory
+from krylith._direct import Factors, factorized, splu, spsolve
+from krylith._errors import (
+    ConvergenceError,
+    ConvergenceWarning,
+    DeviceError,
+    Error,
+    Interrupted,
+    InvalidInput,
+    OutOfMemory,
+)
 from krylith._fields import edge_interpolation, p2_interpolation
+from krylith._keywords import MethodName, OutcomeName, PrecondName
 from krylith._matrix import KroneckerSum
 from krylith._methods import bicgstab, cbcg, cg, fgmres, gmres, minres
 from krylith._native import __version__
 from krylith._newton import NewtonSolution, NewtonStep, newton
+from krylith._options import Options
 from krylith._precond import AMG, ILDU, LU, Jacobi, Preconditioner, Schwarz
+from krylith._record import Memory
 from krylith._solution import Event, Plot, Seconds, Solution
 from krylith._solver import Solver, solve
 
 __all__ = [
     "AMG",
+    "ConvergenceError",
     "ConvergenceWarning",
     "DeviceError",
     "Error",
     "Event",
+    "Factors",
     "ILDU",
     "Interrupted",
     "InvalidInput",
     "Jacobi",
     "KroneckerSum",
     "LU",
+    "Memory",
+    "MethodName",
     "NewtonSolution",
     "NewtonStep",
+    "Options",
     "OutOfMemory",
+    "OutcomeName",
     "Plot",
+    "PrecondName",
     "Preconditioner",
     "Schwarz",
     "Seconds",
@@ -44,10 +63,13 @@ __all__ = [
     "cbcg",
     "cg",
     "edge_interpolation",
+    "factorized",
     "fgmres",
     "gmres",
     "minres",
     "newton",
     "p2_interpolation",
     "solve",
+    "splu",
+    "spsolve",
 ]

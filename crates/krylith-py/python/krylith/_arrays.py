@@ -160,6 +160,40 @@ def like(array: Any, numbers: Any) -> Any:
     return out
 
 
+def receiver(given: Any, model: Any, what: str) -> Any:
+    """Return the array of numbers of `out`, which receives a result like `model`; refuse any other `out`."""
+    out: Any = given
+    if is_torch(given):
+        _check_gradients(given)
+        out = given.detach() if given.is_cuda else given.detach().numpy()
+    elif isinstance(given, np.ndarray):
+        out = np.asarray(given)  # a map of a file, for example
+    there = on_device(model)
+    if on_device(out) != there or not there and type(out) is not np.ndarray:
+        place = "an array on the GPU, like b" if there else "an array of NumPy"
+        raise InvalidInput(f"`out` is a {type(out).__module__}.{type(out).__name__}; expected {place}")
+    if tuple(out.shape) != tuple(model.shape):
+        raise InvalidInput(f"`out` has shape {tuple(out.shape)}; expected that of {what}, {tuple(model.shape)}")
+    if str(out.dtype).rpartition(".")[2] != "float64":
+        raise InvalidInput(f"`out` has numbers of type {out.dtype}; expected float64")
+    if not there and not out.flags.writeable:
+        raise InvalidInput("`out` is read-only; pass an array that may be written")
+    if not there and not out.flags.aligned:
+        raise InvalidInput("`out` is not aligned in memory; pass an array that NumPy has allocated")
+    of_torch = getattr(out, "is_contiguous", None)
+    if not (out.flags.c_contiguous if of_torch is None else of_torch()):
+        raise InvalidInput(
+            "`out` is not contiguous in the order of C; pass whole rows of an array, or an array of its own"
+        )
+    return out
+
+
+def apart(array: Any, out: Any) -> Any:
+    """Return numbers that a result in `out` does not overwrite: a copy if they may share memory."""
+    shared = type(array) is np.ndarray and type(out) is np.ndarray and np.may_share_memory(array, out)
+    return array.copy() if shared else array
+
+
 def copy_of(array: Any) -> Any:
     """Return a copy in the same library and memory."""
     return array.clone() if is_torch(array) else array.copy()

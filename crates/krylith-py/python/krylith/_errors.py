@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,6 +30,28 @@ class OutOfMemory(Error, MemoryError):
     """The host or a device has not enough free memory."""
 
 
+class NewPattern(InvalidInput):
+    """New values do not fit the pattern that a solver has analysed; `on_new_pattern="rebuild"` takes them."""
+
+
+class ConvergenceError(Error, RuntimeError):
+    """A solve did not converge, and `Solution.check` or `spsolve` was called for its x.
+
+    The text names the outcome and the residual; `solution` is the result.
+    """
+
+    def __init__(self, solution: Solution) -> None:
+        worst = f"; the worst of {len(solution.columns)} columns" if solution.columns else ""
+        super().__init__(
+            f"{solution.outcome} after {solution.iterations} iterations: ‖b − A x‖/‖b‖ is "
+            f"{solution.true_residual:.2e}, wanted {solution.target:.2e}{worst}\n{solution.verdict()}"
+        )
+        self.solution = solution
+
+    def __reduce__(self) -> tuple[type[ConvergenceError], tuple[Solution]]:
+        return type(self), (self.solution,)
+
+
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C ended a solve or a set-up.
 
@@ -39,7 +63,7 @@ class Interrupted(KeyboardInterrupt):
         after = (
             f"interrupted after {solution.iterations} iterations; "
             "the best x found so far is in the exception's `solution`"
-            if solution
+            if solution is not None
             else before
         )
         super().__init__(after)
@@ -51,3 +75,14 @@ class ConvergenceWarning(UserWarning):
 
     The text names the outcome and what to try.
     """
+
+
+@contextmanager
+def interrupts() -> Iterator[None]:
+    """Turn Ctrl-C outside of a solve into `Interrupted`, without a solution."""
+    try:
+        yield
+    except Interrupted:
+        raise
+    except KeyboardInterrupt:
+        raise Interrupted(None) from None

@@ -7,6 +7,48 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
+#: Names of methods, which options may follow: `gmres:restart=50`.
+MethodName = Literal[
+    "auto",
+    "gmres",
+    "fgmres",
+    "bicgstab",
+    "cg",
+    "cbcg",
+    "minres",
+]
+#: Names of preconditioners, which keys may follow: `ildu:fill=1`.
+PrecondName = Literal[
+    "auto",
+    "none",
+    "jacobi",
+    "block-jacobi",
+    "ildu",
+    "stage",
+    "ras",
+    "amg",
+    "coarse",
+    "lu",
+    "vanka",
+    "split",
+    "cpr",
+    "aux",
+    "cg",
+    "chebyshev",
+]
+#: How a solve ends.
+OutcomeName = Literal[
+    "converged",
+    "max-iterations",
+    "breakdown",
+    "stagnated",
+    "rounding-limit",
+    "inconsistent",
+    "diverged",
+    "not-finite",
+    "interrupted",
+]
+
 
 class Options(TypedDict, total=False):
     """Options beyond those in the signature of `solve`."""
@@ -30,3 +72,52 @@ class Options(TypedDict, total=False):
     memory_limit: int | str
     #: SciPy's name of `max_iters`.
     maxiter: int
+
+
+class IlduKeys(TypedDict, total=False):
+    """Keys of `ildu`."""
+
+    fill: int
+    rows: int
+    cut: str
+    shift: float
+
+
+class RasKeys(TypedDict, total=False):
+    """Keys of `ras`."""
+
+    overlap: int
+    parts: int
+    fill: int
+    order: Literal["natural", "rcm"]
+    factor: Literal["random", "exact"]
+    eta: int
+    solve: Literal["auto", "random", "jacobi", "exact"]
+    gamma: int
+    fdp: int
+    deterministic: bool
+
+
+class AmgKeys(TypedDict, total=False):
+    """Keys of `amg`."""
+
+    cycle: Literal["v", "w", "k"]
+    coarsen: Literal["classical", "aggregation", "smoothed", "air", "air1"]
+    strength: float
+    truncate: int
+    aggressive: int
+    filter: float
+    relax: int
+    border: Literal["auto", "global", "local"]
+    smoother: Literal["jacobi", "chebyshev", "ildu", "ffc"]
+    sweeps: int
+    degree: int
+    coarsest: int
+    levels: int
+    precision: Literal["f64", "f32"]
+
+
+class LuKeys(TypedDict, total=False):
+    """Keys of `lu`."""
+
+    most: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from krylith import _native
 from krylith._arrays import float64, is_torch, lend, lend_indices, on_device
 from krylith._comm import Handle, handle_of
-from krylith._errors import InvalidInput
+from krylith._errors import InvalidInput, NewPattern
 from krylith._order import Order, copied
 
 #: Part of the library's error text for rows that SciPy allows and the library does not.
@@ -57,6 +58,21 @@ class KroneckerSum:
         """Number of rows and columns of the whole operator."""
         s = self.A.shape[0]
         return (self.M.shape[0] * s, self.M.shape[1] * s)
+
+    #: Numbers are float64.
+    dtype = np.dtype(np.float64)
+
+    def matvec(self, v: Any) -> Any:
+        """Return the product with a vector of shape (N, s) or (N·s,)."""
+        v = np.asarray(v, dtype=np.float64)
+        s, n = self.A.shape[0], self.M.shape[1]
+        if v.shape not in ((n, s), (n * s,)):
+            raise InvalidInput(f"the vector has shape {v.shape}; expected ({n}, {s}) or ({n * s},)")
+        V = v if v.ndim == 2 else v.reshape(s, n).T
+        product = (self.M @ V) @ self.A.T + self.tau * ((self.L @ V) @ self.B.T)
+        return product if v.ndim == 2 else product.T.reshape(-1)
+
+    __matmul__ = matvec
 
     def __repr__(self) -> str:
         s = self.A.shape[0]
@@ -245,6 +261,28 @@ def system_of(
     return parts.system(block, handle), [parts]
 
 
+def _difference(new: Parts, known: Parts) -> str:
+    if new.shape != known.shape:
+        return f"they are {new.shape[0]}×{new.shape[1]}, and the first matrix is {known.shape[0]}×{known.shape[1]}"
+    return f"they have {len(new.pattern.col)} entries, and the first matrix has {len(known.pattern.col)}"
+
+
+def system_of_parts(parts: list[Parts], sum_of: KroneckerSum | None, block: int) -> _native.System:
+    """Return the system of parts that were kept; `sum_of` has the coefficients of a Kronecker sum."""
+    systems = [one.system(None if one.block else block) for one in parts]
+    return systems[0] if sum_of is None else _native.System.kronecker(sum_of.A, sum_of.B, sum_of.tau, *systems)
+
+
+def with_values(parts: Parts, arrays: tuple[int, Any, Any, Any, Any]) -> Parts:
+    """Return parts with the values of a solver's matrix: block size, shape, offsets, block columns, values."""
+    from scipy.sparse import bsr_array
+
+    block, shape, row_ptr, col, values = arrays
+    A = bsr_array((values.reshape(-1, block, block), col, row_ptr), shape=shape).tocsr()
+    values = Order.of(A).values(A.data, parts.pattern, parts.shape, parts.block or 1)
+    return parts._replace(values=values)
+
+
 def new_values(A: Any, known: Parts) -> Any:
     """Return new values in the order of the solver.
 
@@ -261,7 +299,30 @@ def new_values(A: Any, known: Parts) -> Any:
     if parts.shape == known.shape and known.pattern.is_that_of(parts.pattern, known.threads):
         return parts.values
     if parts.shape != known.shape or parts.gpu is not None or is_torch(A):
-        raise InvalidInput("the new values have another pattern; create a new Solver for them")
+        raise NewPattern(
+            f"the new values have another pattern: {_difference(parts, known)}; create a new Solver, or pass "
+            "on_new_pattern='rebuild'"
+        )
     # Entries that the new matrix does not store are zero.
     rows = _canonical(A).tocsr() if hasattr(A, "tocsr") else _dense(A)
     return Order.of(rows).values(rows.data, known.pattern, known.shape, block)
+
+
+def nodes_of(grid: Sequence[int]) -> list[int]:
+    """Return the numbers of nodes in x, y and z."""
+    if not 1 <= len(grid) <= 3 or not all(isinstance(n, (int, np.integer)) and 0 < n < 2**63 for n in grid):
+        raise InvalidInput(
+            f"`grid` is {tuple(grid)}; expected one to three positive integers, the numbers of nodes in x, y and z"
+        )
+    return [int(n) for n in grid] + [1] * (3 - len(grid))
+
+
+def block_of_nodes(A: Any, nodes: int) -> int | None:
+    """Return the number of unknowns of each node.
+
+    It may differ from the block size that suits the pattern.
+
+    Return None if A has its own block size, or if its rows cannot be divided among `nodes` nodes.
+    """
+    rows = A.shape[0] if hasattr(A, "shape") and getattr(A, "format", "") != "bsr" and not isinstance(A, KroneckerSum) else 0
+    return rows // nodes if rows % nodes == 0 and 1 <= rows // nodes <= _native.MAX_BLOCK else None

@@ -3,39 +3,28 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 import numpy as np
 
 from krylith import _native
-from krylith._arrays import float64, is_torch, on_device
+from krylith._arrays import float64, on_device
 from krylith._errors import ConvergenceWarning, InvalidInput
-from krylith._precond import Preconditioner
+from krylith._operator import function_of, is_matrix, refuse_beside_functions
 from krylith._options import options_text
-from krylith._solver import Callback, _Once
+from krylith._report import Callback, progress
+from krylith._solution import info_of
+from krylith._solver import Once
 
 #: SciPy's default restart length of GMRES.
 _RESTART = 20
 
+#: What a callback of a method gets: x after each iteration or restart cycle, or ‖r‖/‖b‖ after each iteration.
+CallbackType = Literal["x", "pr_norm", "legacy"]
 
-def _is_matrix(A: Any) -> bool:
-    return hasattr(A, "tocsr") or is_torch(A) or isinstance(A, np.ndarray) or on_device(A)
-
-
-def _function(operator: Any, n: int, name: str) -> Any:
-    """Return a function of host vectors that applies a matrix, LinearOperator, preconditioner or function."""
-    if isinstance(operator, Preconditioner):
-        return operator.matvec
-    if _is_matrix(operator):
-        return _Once(operator, method="bicgstab", precond="none", device="cpu").multiply
-    shape = getattr(operator, "shape", (n, n))
-    if tuple(shape) != (n, n):
-        raise InvalidInput(f"{name} is {shape[0]}×{shape[1]}, but b has {n} numbers")
-    multiply = getattr(operator, "matvec", operator if callable(operator) else None)
-    if multiply is None:
-        raise InvalidInput(f"{name} is not an operator: {type(operator).__name__} has no matvec")
-    return lambda v: float64(multiply(v)).reshape(-1)
+#: Options that a solve with functions uses; others belong to a matrix.
+_OF_METHODS = ("restart", "orthogonalization", "reductions", "form", "s", "basis", "threads", "max_iters")
 
 
 def _krylov(
@@ -47,11 +36,18 @@ def _krylov(
     atol: float,
     maxiter: int | None,
     M: Any,
-    callback: Callable[[np.float64], Any] | None,
+    callback: Callable[[Any], Any] | None,
+    callback_type: CallbackType = "pr_norm",
+    precond: Any = None,
+    verbose: bool = False,
     **options: Any,
-) -> tuple[Any, int]:
+) -> tuple[Any, int, int]:
+    """Solve, and return x, SciPy's `info` and the number of iterations."""
     if not isinstance(atol, (int, float, np.number)) or not atol >= 0:
         raise InvalidInput(f"`atol` is {atol!r}; expected a number of at least 0")
+    if M is not None and precond is not None:
+        raise InvalidInput("`precond` and `M` are both given; they are the same")
+    M = precond if M is None else M
     b = b if hasattr(b, "shape") else np.asarray(b)
     n = b.shape[0] if b.ndim > 0 else 0
     if tuple(b.shape) not in ((n,), (n, 1)):
@@ -59,47 +55,57 @@ def _krylov(
     if isinstance(x0, str):
         if x0 != "Mb":
             raise InvalidInput(f"x0 is {x0!r}; expected an array or 'Mb'")
-        x0 = b if M is None or isinstance(M, str) else _function(M, n, "M")(float64(b).reshape(-1))
+        x0 = b if M is None or isinstance(M, str) else function_of(M, n, "M")(float64(b).reshape(-1))
+    if callback_type == "x" and callback is not None and on_device(b):
+        raise InvalidInput("a callback gets x on the host, and b is on a GPU; pass callback_type='pr_norm'")
     tell: Callback | None = None
-    if callback is not None:
+    view = callback if callback_type == "x" else None
+    if callback is not None and view is None:
         told = callback
 
         # A SciPy callback cannot end a solve, and is not called before the first iteration.
-        def tell(iteration: int, residual: float) -> None:
+        def after(iteration: int, residual: float) -> None:
             if iteration > 0:
                 told(np.float64(residual))
 
-    if _is_matrix(A) and (M is None or isinstance(M, str)):
-        solver = _Once(A, method=method, precond=M or "none", rtol=_finite(rtol), atol=_finite(atol), max_iters=maxiter, **options)
+        tell = after
+
+    tell = progress(tell, verbose, options.get("comm"))
+    named: dict[str, Any] = {"method": method, "rtol": _finite(rtol), "atol": _finite(atol), "max_iters": maxiter}
+    a, p = A, M
+    if is_matrix(A) and (M is None or isinstance(M, str)):
+        if view is not None:
+            refuse_beside_functions(options, "a callback that gets x", "pass callback_type='pr_norm'")
+            if M is not None and M.strip() == "auto":
+                raise InvalidInput("M='auto' does not fit a callback that gets x; name a preconditioner, such as 'ildu'")
+            options = {"device": "cpu", **options}
+        solver = Once(A, precond=M or "none", **named, **options)
         if solver.shape[0] != n:
             raise InvalidInput(f"A is {solver.shape[0]}×{solver.shape[1]}, but b has {n} numbers")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            solution = solver.solve(b.reshape(-1), None if x0 is None else np.reshape(x0, -1) if not hasattr(x0, "reshape") else x0.reshape(-1), callback=tell)
-        return solution.x, _info(solution.outcome, solution.iterations)
-    if isinstance(M, str):
-        raise InvalidInput(f"M={M!r} needs the entries of A; pass A as a matrix, or M as an operator")
-    a = _function(A, n, "A")
-    p = None if M is None else _function(M, n, "M")
+        if view is None or n == 0:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                solution = solver.solve(b.reshape(-1), None if x0 is None else np.reshape(x0, -1) if not hasattr(x0, "reshape") else x0.reshape(-1), callback=tell)
+            return solution.x, info_of(solution.outcome, solution.iterations), solution.iterations
+        a, p = solver.multiply, None if M is None else solver.precondition
+        options = {key: options[key] for key in _OF_METHODS if key in options}
+    if isinstance(p, str):
+        raise InvalidInput(f"M={p!r} needs the entries of A; pass A as a matrix, or M as an operator")
+    a = function_of(a, n, "A")
+    p = None if p is None else function_of(p, n, "M")
     b = float64(b).reshape(-1)
     x = np.zeros(n) if x0 is None else np.array(x0, dtype=np.float64).reshape(-1)
     if x.shape != b.shape:
         raise InvalidInput(f"x0 has {x.size} numbers, but b has {n}")
-    named = {"method": method, "rtol": _finite(rtol), "atol": _finite(atol), "max_iters": maxiter}
-    outcome, iterations, _ = _native.solve_operators(a, p, b, x, options_text(named, options), tell)
-    return x, _info(outcome, iterations)
+    if n == 0:
+        return x, 0, 0
+    outcome, iterations, _ = _native.solve_operators(a, p, b, x, options_text(named, options), tell, view)
+    return x, info_of(outcome, iterations), iterations
 
 
 def _finite(tolerance: float) -> float:
     """Replace an infinite tolerance by a finite one that every x meets."""
     return 1e300 if tolerance == np.inf else tolerance
-
-
-def _info(outcome: str, iterations: int) -> int:
-    """Return SciPy's `info`: 0 if converged, the iterations if it ended without breakdown, else -1."""
-    if outcome == "converged":
-        return 0
-    return max(iterations, 1) if outcome in ("max-iterations", "interrupted", "stagnated", "rounding-limit") else -1
 
 
 def cg(
@@ -112,6 +118,7 @@ def cg(
     maxiter: int | None = None,
     M: Any = None,
     callback: Any = None,
+    callback_type: Literal["x", "pr_norm"] = "x",
     **options: Any,
 ) -> tuple[Any, int]:
     """Solve A x = b by conjugate gradients, with the signature of `scipy.sparse.linalg.cg`.
@@ -128,17 +135,21 @@ def cg(
         Iteration limit.
     M : operator or str, optional
         Approximation of the inverse of A: a preconditioner such as `krylith.ILDU`, a `LinearOperator`, a
-        function, or, if A is a matrix, the name of a preconditioner.
+        function, or, if A is a matrix, the name of a preconditioner. `precond` is another name of it.
     callback : callable, optional
-        Called with ‖r‖/‖b‖. SciPy passes x instead, which is not available in every iteration here.
+        Called after each iteration.
+    callback_type : {"x", "pr_norm"}
+        What the callback gets: x, as in SciPy, or ‖r‖/‖b‖. For x, the vectors of the method stay on the host, and
+        products with A and M are calls.
     **options
-        The same as for `krylith.solve`.
+        The same as for `krylith.solve`, `verbose` included.
 
     Returns
     -------
     x : array, shape (n,)
     info : int
-        0 if the solve converged, the number of iterations if it did not, -1 after a breakdown.
+        0 if the solve converged or reached the limit of double precision, the number of iterations if it did not, -1
+        after a breakdown.
 
     Examples
     --------
@@ -148,7 +159,8 @@ def cg(
     >>> info, bool(np.linalg.norm(A @ x - 1) <= 1e-5 * np.sqrt(50))
     (0, True)
     """
-    return _krylov("cg", A, b, x0, rtol, atol, maxiter, M, callback, **options)
+    _check_type(callback_type)
+    return _krylov("cg", A, b, x0, rtol, atol, maxiter, M, callback, callback_type, **options)[:2]
 
 
 def bicgstab(
@@ -161,13 +173,15 @@ def bicgstab(
     maxiter: int | None = None,
     M: Any = None,
     callback: Any = None,
+    callback_type: Literal["x", "pr_norm"] = "x",
     **options: Any,
 ) -> tuple[Any, int]:
     """Solve A x = b by BiCGSTAB, with the signature of `scipy.sparse.linalg.bicgstab`.
 
     For the parameters, see `krylith.cg`.
     """
-    return _krylov("bicgstab", A, b, x0, rtol, atol, maxiter, M, callback, **options)
+    _check_type(callback_type)
+    return _krylov("bicgstab", A, b, x0, rtol, atol, maxiter, M, callback, callback_type, **options)[:2]
 
 
 def cbcg(
@@ -180,13 +194,15 @@ def cbcg(
     maxiter: int | None = None,
     M: Any = None,
     callback: Any = None,
+    callback_type: Literal["x", "pr_norm"] = "x",
     **options: Any,
 ) -> tuple[Any, int]:
     """Solve A x = b by communication-avoiding conjugate gradients with a Chebyshev basis.
 
     For the parameters, see `krylith.cg`.
     """
-    return _krylov("cbcg", A, b, x0, rtol, atol, maxiter, M, callback, **options)
+    _check_type(callback_type)
+    return _krylov("cbcg", A, b, x0, rtol, atol, maxiter, M, callback, callback_type, **options)[:2]
 
 
 def minres(
@@ -199,6 +215,7 @@ def minres(
     maxiter: int | None = None,
     M: Any = None,
     callback: Any = None,
+    callback_type: Literal["x", "pr_norm"] = "x",
     **options: Any,
 ) -> tuple[Any, int]:
     """Solve A x = b by MINRES for a symmetric A that may be indefinite, as `scipy.sparse.linalg.minres`.
@@ -214,7 +231,8 @@ def minres(
     >>> info, bool(abs(A @ x - 1).max() < 1e-4)
     (0, True)
     """
-    return _krylov("minres", A, b, x0, rtol, atol, maxiter, M, callback, **options)
+    _check_type(callback_type)
+    return _krylov("minres", A, b, x0, rtol, atol, maxiter, M, callback, callback_type, **options)[:2]
 
 
 def gmres(
@@ -228,7 +246,7 @@ def gmres(
     maxiter: int | None = None,
     M: Any = None,
     callback: Any = None,
-    callback_type: str | None = None,
+    callback_type: CallbackType | None = None,
     **options: Any,
 ) -> tuple[Any, int]:
     """Solve A x = b by restarted GMRES, with the signature of `scipy.sparse.linalg.gmres`.
@@ -240,20 +258,13 @@ def gmres(
     restart : int, optional
         Iterations between restarts. The default is 20.
     maxiter : int, optional
-        Limit of restart cycles, as in SciPy. With a callback whose type is not `pr_norm`, it is the limit of
-        iterations.
-    callback_type : str, optional
-        `pr_norm` or `legacy`. The type `x` is not supported.
+        Limit of restart cycles, as in SciPy; `info` counts them, too. With a callback of the type `legacy`, it is the
+        limit of iterations.
+    callback_type : {"x", "pr_norm", "legacy"}, optional
+        What the callback gets: x after each restart cycle, or ‖r‖/‖b‖ after each iteration. `legacy`, the default, is
+        `pr_norm` with `maxiter` as the limit of iterations; as in SciPy, relying on it warns.
     """
-    if callback_type not in (None, "legacy", "pr_norm"):
-        raise InvalidInput(
-            f"callback_type is {callback_type!r}; expected 'pr_norm' or 'legacy', "
-            "as x is not available in every iteration"
-        )
-    cycle, most = _cycles(restart, maxiter, b)
-    if callback is not None and callback_type != "pr_norm":
-        most = maxiter
-    return _krylov("gmres", A, b, x0, rtol, atol, most, M, callback, restart=cycle, **options)
+    return _restarted("gmres", A, b, x0, rtol, atol, restart, maxiter, M, callback, callback_type, options)
 
 
 def fgmres(
@@ -267,16 +278,36 @@ def fgmres(
     maxiter: int | None = None,
     M: Any = None,
     callback: Any = None,
+    callback_type: CallbackType | None = None,
     **options: Any,
 ) -> tuple[Any, int]:
     """Solve A x = b by flexible GMRES, for an M that varies between applications.
 
     For the parameters, see `krylith.gmres`.
     """
-    cycle, most = _cycles(restart, maxiter, b)
-    return _krylov("fgmres", A, b, x0, rtol, atol, most, M, callback, restart=cycle, **options)
+    return _restarted("fgmres", A, b, x0, rtol, atol, restart, maxiter, M, callback, callback_type or "pr_norm", options)
 
 
-def _cycles(restart: int | None, maxiter: int | None, b: Any) -> tuple[int, int | None]:
+def _check_type(callback_type: Any, *more: str) -> None:
+    known = ("x", "pr_norm", *more)
+    if callback_type not in known:
+        raise InvalidInput(f"callback_type is {callback_type!r}; expected {' or '.join(map(repr, known))}")
+
+
+def _restarted(
+    method: str, A: Any, b: Any, x0: Any, rtol: float, atol: float, restart: int | None, maxiter: int | None, M: Any,
+    callback: Any, callback_type: CallbackType | None, options: Mapping[str, Any],
+) -> tuple[Any, int]:  # fmt: skip
+    """Solve by GMRES or FGMRES, whose `maxiter` and `info` count restart cycles."""
+    if callback is not None and callback_type is None:
+        text = "krylith.gmres called without specifying `callback_type`. SciPy will change its default from 'legacy' to 'x'"
+        warnings.warn(text, DeprecationWarning, stacklevel=3)
+    callback_type = callback_type or "legacy"
+    _check_type(callback_type, "legacy")
     cycle = min(restart or _RESTART, max(np.shape(b)[0] if not hasattr(b, "shape") else b.shape[0], 1))
-    return cycle, None if maxiter is None else maxiter * cycle
+    counts_cycles = callback is None or callback_type != "legacy"
+    most = maxiter * cycle if counts_cycles and maxiter is not None else maxiter
+    x, info, iterations = _krylov(
+        method, A, b, x0, rtol, atol, most, M, callback, callback_type, restart=cycle, **options
+    )
+    return x, -(-iterations // cycle) if info > 0 and counts_cycles and maxiter is not None else info

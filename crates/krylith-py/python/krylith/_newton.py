@@ -13,7 +13,7 @@ from krylith._arrays import copy_of, float64, held, lend, like, on_device
 from krylith._errors import ConvergenceWarning, InvalidInput
 from krylith._matrix import new_values, system_of
 from krylith._options import count, options_text, threads_of
-from krylith._solver import check_callback
+from krylith._report import LOG, check_callback
 
 
 class NewtonStep(NamedTuple):
@@ -153,6 +153,9 @@ def newton(
     x = copy_of(x0)
     report = _native.newton(system, f, values, lend(x), rtol, atol, count(max_steps, "max_steps") or 0, str(forcing), linear, callback)
     solution = NewtonSolution(x, report)
+    for step, detail in solution.events:
+        LOG.debug("step %d: %s", step, detail)
+    LOG.info("Newton: %s after %d steps: ‖F‖ %.3e, wanted %.3e", solution.outcome, len(solution.steps), solution.norm, solution.target)
     if not solution.converged:
         text = (
             f"krylith: Newton's method did not converge ({solution.outcome}): "

@@ -24,9 +24,9 @@ _ALIASES = {"maxiter": "max_iters"}
 
 #: Words of SciPy's signatures that name something else here.
 _ELSEWHERE = {
-    "M": "`precond=` takes a name; krylith.cg, gmres and the like take a preconditioner as `M=`",
-    "verbose": "print the solution, or give a callback",
-    "disp": "print the solution, or give a callback",
+    "M": "give the preconditioner, a function or a name as `precond=`; krylith.cg, gmres and the like take `M=`",
+    "disp": "`verbose=True` prints the progress",
+    "show": "`verbose=True` prints the progress",
 }
 
 
@@ -41,7 +41,7 @@ def options_text(named: dict[str, Any], more: dict[str, Any]) -> str:
             raise InvalidInput(f"unknown option `{name}`; {_ELSEWHERE.get(name) or _hint(name)}")
         if ours in given:
             raise InvalidInput(f"`{ours}` is given twice, once as `{name}`")
-        given[ours] = value
+        given[ours] = count(value, name) if _KINDS[ours] == "count" and not isinstance(value, bool) else value
     return " ".join(f"{name}={_value(name, value)}" for name, value in given.items())
 
 
@@ -71,7 +71,7 @@ def _word(name: str, value: Any) -> str:
     """A method or a preconditioner, which may be a composition, such as `ildu then amg`."""
     if not isinstance(value, str):
         how = (
-            "pass a preconditioner object to krylith.gmres and the like as `M=`"
+            "only krylith.solve, Solver and the methods by name take preconditioner objects and functions"
             if hasattr(value, "matvec") or callable(value)
             else "the guide lists the names"
         )

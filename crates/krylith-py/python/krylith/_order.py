@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from krylith._arrays import float64, is_torch, on_device
-from krylith._errors import InvalidInput
+from krylith._errors import InvalidInput, NewPattern
 
 #: Names of the index arrays of a format in SciPy and CuPy.
 _INDICES = {
@@ -82,9 +82,10 @@ class Order:
             return self._on_device(numbers, count)
         index = self._index
         if (numbers[index == _OTHER] != 0).any():
-            raise InvalidInput(
-                "the new values have another pattern: some are nonzero where the first matrix had no entry; "
-                "create a new Solver for them"
+            first = int(np.flatnonzero((index == _OTHER) & (numbers != 0))[0])
+            raise NewPattern(
+                f"the new values have another pattern: stored number {first} is nonzero where the first matrix had no "
+                "entry; create a new Solver, or pass on_new_pattern='rebuild'"
             )
         inside = index >= 0
         # Duplicate entries are summed, as elsewhere.

@@ -2,19 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 
-from krylith._arrays import empty_like, float64
 from krylith._errors import InvalidInput
+from krylith._keywords import AmgKeys, IlduKeys, LuKeys, RasKeys
+from krylith._operator import Operator
+from krylith._record import Memory
 from krylith._solver import Solver
 
+if TYPE_CHECKING:
+    if sys.version_info >= (3, 11):
+        from typing import Unpack
+    else:
+        from typing_extensions import Unpack
 
-class Preconditioner:
+
+class _System(TypedDict, total=False):
+    """Keywords of every preconditioner."""
+
+    device: str
+    block: int | None
+    coordinates: Any
+    grid: Sequence[int] | None
+    near_nullspace: Any
+    threads: int
+
+
+class _ILDU(_System, IlduKeys, total=False):
+    """Keywords of `ILDU`."""
+
+
+class _Schwarz(_System, RasKeys, total=False):
+    """Keywords of `Schwarz`."""
+
+
+class _AMG(_System, AmgKeys, total=False):
+    """Keywords of `AMG`."""
+
+
+class _LU(_System, LuKeys, total=False):
+    """Keywords of `LU`."""
+
+
+class Preconditioner(Operator):
     """The operator P⁻¹ ≈ A⁻¹, the base class of preconditioners.
 
-    Use `P @ v` or `P.matvec(v)`, or pass `M=P` to a method of SciPy or Krylith.
+    Use `P @ v` or `P.matvec(v)`, pass `precond=P` to `krylith.solve` or `krylith.Solver`, or `M=P` to a method of
+    SciPy or Krylith. A preconditioner can be copied and pickled: it is then built anew from the current values.
 
     Parameters
     ----------
@@ -23,6 +61,8 @@ class Preconditioner:
     device : str
         The same as for `krylith.solve`; vectors may be on the host or on a GPU.
     block : int, optional
+        The same as for `krylith.solve`.
+    coordinates, grid, near_nullspace, threads : optional
         The same as for `krylith.solve`.
     **parameters
         Options of the preconditioner, which the guide lists.
@@ -36,38 +76,39 @@ class Preconditioner:
                 "Preconditioner is a base class; create an ILDU, Jacobi, Schwarz, AMG or LU instead"
             )
         system = {key: parameters.pop(key) for key in ("coordinates", "grid", "near_nullspace", "threads") if key in parameters}
-        words = ",".join(f"{key}={value}" for key, value in parameters.items())
+        words = ",".join(f"{key}={_text(value)}" for key, value in parameters.items() if value is not None)
         self._spec = f"{self._name}:{words}" if words else self._name
         self._solver = Solver(A, method="bicgstab", precond=self._spec, device=device, block=block, **system)
         self.shape = self._solver.shape
-        self.dtype = np.dtype(np.float64)
 
-    def matvec(self, v: Any) -> Any:
-        """Return P⁻¹ v for a vector of shape (n,) or (n, 1), on the device of v."""
-        return self._solver.precondition(v)
+    def _map(self, v: Any, out: Any) -> Any:
+        return self._solver.precondition(v, out)
 
-    def matmat(self, V: Any) -> Any:
-        """Return P⁻¹ V, column by column."""
-        V = float64(V)
-        Y = empty_like(V)
-        for k in range(V.shape[1]):
-            Y[:, k] = self.matvec(V[:, k])
-        return Y
+    def update_values(self, A: Any, *, on_new_pattern: Literal["raise", "rebuild"] = "raise") -> None:
+        """Set new values with the same pattern; the analysis is not repeated.
 
-    def __matmul__(self, v: Any) -> Any:
-        v = v if hasattr(v, "shape") else np.asarray(v)
-        return self.matvec(v) if v.ndim == 1 or v.shape[1] == 1 else self.matmat(v)
+        With `on_new_pattern="rebuild"`, a matrix of another pattern builds the preconditioner anew.
+        """
+        self._solver.update_values(A, on_new_pattern=on_new_pattern)
+        self.shape = self._solver.shape
 
-    def __call__(self, v: Any) -> Any:
-        """Return P⁻¹ v for a vector, or for the columns of a matrix."""
-        return self @ v
+    @property
+    def memory(self) -> Memory:
+        """Bytes of the matrix and the preconditioner, as `krylith.Solver.memory` tells them."""
+        return self._solver.memory
 
-    def update_values(self, A: Any) -> None:
-        """Set new values with the same pattern; the analysis is not repeated."""
-        self._solver.update_values(A)
+    def close(self) -> None:
+        """Free the memory; a later use raises `krylith.InvalidInput`."""
+        self._solver.close()
 
     def __repr__(self) -> str:
         return f"<krylith.{type(self).__name__} {self._spec}, {self.shape[0]}×{self.shape[1]}>"
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, (bool, np.bool_)):
+        return "yes" if value else "no"
+    return value
 
 
 class Jacobi(Preconditioner):
@@ -82,6 +123,9 @@ class Jacobi(Preconditioner):
     """
 
     _name = "jacobi"
+
+    def __init__(self, A: Any, **options: Unpack[_System]) -> None:
+        super().__init__(A, **options)
 
 
 class ILDU(Preconditioner):
@@ -103,11 +147,17 @@ class ILDU(Preconditioner):
 
     _name = "ildu"
 
+    def __init__(self, A: Any, **options: Unpack[_ILDU]) -> None:
+        super().__init__(A, **options)
+
 
 class Schwarz(Preconditioner):
     """Restricted additive Schwarz, such as `Schwarz(A, overlap=1, fill=1)`; the guide calls it `ras`."""
 
     _name = "ras"
+
+    def __init__(self, A: Any, **options: Unpack[_Schwarz]) -> None:
+        super().__init__(A, **options)
 
 
 class AMG(Preconditioner):
@@ -115,8 +165,14 @@ class AMG(Preconditioner):
 
     _name = "amg"
 
+    def __init__(self, A: Any, **options: Unpack[_AMG]) -> None:
+        super().__init__(A, **options)
+
 
 class LU(Preconditioner):
     """Sparse direct factors."""
 
     _name = "lu"
+
+    def __init__(self, A: Any, **options: Unpack[_LU]) -> None:
+        super().__init__(A, **options)

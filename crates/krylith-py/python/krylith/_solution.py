@@ -4,11 +4,28 @@ from __future__ import annotations
 
 import html
 import os
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from krylith import _native
+from krylith._arrays import on_host
+from krylith._errors import ConvergenceError
+from krylith._keywords import OutcomeName
+from krylith._record import Record
+
+
+def is_success(outcome: str) -> bool:
+    """Return True if x meets the tolerance, or is as good as double precision allows."""
+    return outcome in ("converged", "rounding-limit")
+
+
+def info_of(outcome: str, iterations: int) -> int:
+    """Return SciPy's `info`: 0 after success, the iterations if the solve ended without breakdown, else -1."""
+    if is_success(outcome):
+        return 0
+    return max(iterations, 1) if outcome in ("max-iterations", "interrupted", "stagnated") else -1
 
 
 class Event(NamedTuple):
@@ -41,17 +58,17 @@ class Seconds(NamedTuple):
 class Plot:
     """A plot of the residuals, which notebooks display."""
 
-    def __init__(self, native: _native.Solution, title: str) -> None:
-        self._native, self._title = native, title
+    def __init__(self, curve: _native.Curve, title: str) -> None:
+        self._curve, self._title = curve, title
         #: The plot as SVG text.
-        self.svg = native.svg(title)
+        self.svg = curve.svg(title)
 
     def _repr_svg_(self) -> str:
         return self.svg
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plot to a file whose name ends in .png or .svg."""
-        self._native.plot(self._title, path)
+        self._curve.write(self._title, path)
 
 
 class Solution:
@@ -60,17 +77,44 @@ class Solution:
     Its text is the summary that the `krylith` command prints; a notebook also displays the plot. For several
     right-hand sides, `columns` has a solution for each of them, and the other attributes describe the one
     with the worst convergence.
+
+    A solution is true if x is as good as was asked for, or as good as double precision allows: the outcome is
+    `converged` or `rounding-limit`. It can be unpacked as SciPy's results, `x, info = krylith.solve(A, b)`.
     """
 
-    def __init__(self, x: Any, native: _native.Solution, columns: tuple[Solution, ...] = ()) -> None:
+    def __init__(self, x: Any, native: _native.Solution | Record, columns: tuple[Solution, ...] = ()) -> None:
         #: The solution x, with the shape, array type and device of b.
         self.x = x
         #: A solution for each column of b, if b has several columns.
         self.columns = columns
         self._native = native
 
+    def __bool__(self) -> bool:
+        return all(is_success(one.outcome) for one in self.columns or (self,))
+
+    def check(self) -> Solution:
+        """Return the solution if it is true; otherwise raise `krylith.ConvergenceError`, which names the outcome."""
+        if not self:
+            raise ConvergenceError(self)
+        return self
+
     @property
-    def outcome(self) -> str:
+    def info(self) -> int:
+        """SciPy's `info`: 0 if the solution is true, the iterations if it is not, -1 after a breakdown."""
+        return 0 if self else info_of(self.outcome, self.iterations)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.x, self.info))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        x = on_host(self.x)
+        return x.astype(dtype) if dtype is not None else x.copy() if copy else x
+
+    def __reduce__(self) -> tuple[type[Solution], tuple[Any, ...]]:
+        return type(self), (self.x, Record.of(self._native), self.columns)
+
+    @property
+    def outcome(self) -> OutcomeName:
         """How the solve ended.
 
         `converged`, `max-iterations`, `breakdown`, `stagnated`, `rounding-limit`, `inconsistent`, `diverged`,
@@ -156,7 +200,7 @@ class Solution:
 
         If `path` is given, the plot is also written to it; its name ends in .png or .svg.
         """
-        plot = Plot(self._native, title or self._native.system())
+        plot = Plot(self._native.curve(), title or self._native.system())
         if path is not None:
             plot.save(path)
         return plot

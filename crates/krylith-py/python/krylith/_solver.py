@@ -2,43 +2,48 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-import os
 import sys
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from krylith import _native
-from krylith._arrays import empty_like, float64, is_torch, lend, on_device, zeros_like
-from krylith._errors import ConvergenceWarning, Interrupted, InvalidInput
+from krylith._arrays import apart, empty_like, float64, is_torch, lend, on_device, receiver, zeros_like
+from krylith._comm import any_rank, rank_of
+from krylith._errors import Interrupted, InvalidInput, NewPattern, interrupts
 from krylith._fields import arrays_of, joined, with_fields
-from krylith._matrix import KroneckerSum, new_values, system_of
+from krylith._keywords import MethodName
+from krylith._matrix import (
+    KroneckerSum, Parts, block_of_nodes, new_values, nodes_of, system_of, system_of_parts, with_values,
+)  # fmt: skip
+from krylith._operator import Operator, Preconditioning, function_of, is_function, refuse_beside_functions
 from krylith._options import Options, count, options_text, threads_of
+from krylith._record import ClosedSolver, EmptySolver, Memory
+from krylith._report import LOG, Callback, check_callback, progress, warn
 from krylith._solution import Solution
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     if sys.version_info >= (3, 11):
-        from typing import Unpack
+        from typing import Self, Unpack
     else:
-        from typing_extensions import Unpack
+        from typing_extensions import Self, Unpack
 
 
-#: A function that is called with the iteration and ‖r‖/‖b‖; a true return value ends the solve.
-Callback = Callable[[int, float], Any]
+#: What to do where a preconditioner cannot be a function.
+_NAME = "give the name of a preconditioner"
 
 
-class Solver:
+class Solver(Operator):
     """A system on its device, ready for many solves.
 
     The system is analysed once for its pattern, the device and the options; later solves and new values do
     not repeat the analysis. Calls of several threads on the same solver wait for each other.
+
+    As an operator a solver is A⁻¹, as a factorisation is: `solver @ b`, `solver.matvec(b)` and `solver(b)` are
+    `solver.solve(b).x`. `multiply` is the product with A. `with krylith.Solver(A) as solver:` frees its memory at
+    the end. A copy, or a solver from a pickle, is set up anew from the current values and the options.
 
     Parameters
     ----------
@@ -54,19 +59,21 @@ class Solver:
     >>> solver = krylith.Solver(A, method="cg", precond="jacobi", rtol=1e-10)
     >>> x = solver.solve(np.ones(50)).x
     >>> solver.update_values(2 * A)
-    >>> bool(np.allclose(2 * solver.solve(np.ones(50)).x, x))
+    >>> bool(np.allclose(2 * (solver @ np.ones(50)), x))
     True
     """
 
     #: True to keep the pattern, against which new values are checked.
     _keeps = True
+    #: The fields, by name even where the matrix came in blocks.
+    _fields: Any = None
 
     def __init__(
         self,
         A: Any,
         *,
-        method: str = "auto",
-        precond: str = "auto",
+        method: MethodName | str = "auto",
+        precond: Preconditioning = "auto",
         rtol: float = 1e-6,
         atol: float = 0.0,
         max_iters: int | None = None,
@@ -79,39 +86,79 @@ class Solver:
         fields: Any = None,
         matrices: Mapping[str, Any] | None = None,
         comm: Any = None,
+        verbose: bool = False,
         **options: Unpack[Options],
     ) -> None:
-        A, fields = joined(A, fields)
-        nodes = None if grid is None else _nodes(grid)
-        if nodes is not None and block is None and comm is None:
-            block = _block_of_nodes(A, math.prod(nodes))
-        named = {"method": method, "precond": precond, "rtol": rtol, "atol": atol, "max_iters": max_iters}
-        with interrupts():
-            # Fields and null vectors are looked at on the host.
-            early = fields is None and matrices is None and nullspace is None
-            text = options_text(named | {"device": device}, dict(options)) if early else None
-            system, parts = system_of(A, block, comm, threads_of(options), text)
-        self._parts = [one.kept() for one in parts] if self._keeps else parts
+        self._named: dict[str, Any] = {
+            "method": method, "precond": precond, "rtol": rtol, "atol": atol, "max_iters": max_iters, "device": device,
+        }  # fmt: skip
+        self._options = dict(options)
+        self._system: dict[str, Any] = {
+            "block": block, "nullspace": nullspace, "near_nullspace": near_nullspace, "coordinates": coordinates,
+            "grid": grid, "fields": fields, "matrices": matrices,
+        }  # fmt: skip
+        self._comm, self._verbose = comm, verbose
+        if is_function(precond):
+            given = self._named | self._options | self._system | {"comm": comm}
+            refuse_beside_functions(given, "the preconditioner", _NAME)
+        self._set_up(A)
+
+    def _set_up(self, A: Any, parts: list[Parts] | None = None) -> None:
+        """Set the system up, from a matrix, or from the parts that were kept of one and the coefficients in A."""
+        given = self._system
+        precond, device = self._named["precond"], self._named["device"]
+        function = is_function(precond)
+        named = self._named | ({"precond": "none", "device": "cpu"} if function else {})
         self._kronecker = isinstance(A, KroneckerSum)
+        self._sum = KroneckerSum(A.A, None, A.B, None, A.tau) if isinstance(A, KroneckerSum) else None
+        fields, block, nodes = given["fields"] if parts is None else self._fields, given["block"], None
+        if parts is None:
+            A, fields = joined(A, fields)
+            self._fields = fields
+            if tuple(getattr(A, "shape", ())) == (0, 0) and self._comm is None:
+                self._set_up_nothing(named)
+                return
+            nodes = None if given["grid"] is None else nodes_of(given["grid"])
+            if nodes is not None and block is None and self._comm is None:
+                block = block_of_nodes(A, math.prod(nodes))
+        with interrupts():
+            if parts is None:
+                # Fields and null vectors are looked at on the host.
+                early = fields is None and given["matrices"] is None and given["nullspace"] is None
+                text = options_text(named, self._options) if early else None
+                system, parts = system_of(A, block, self._comm, threads_of(self._options), text)
+            else:
+                system = system_of_parts(parts, self._sum, self._block)
+        self._block: int = system.block
+        self._parts = [one.kept() for one in parts] if self._keeps else parts
         self._stages = system.stages
         #: Number of rows that this process holds, and number of columns.
-        self.shape: tuple[int, int] = (system.own, system.unknowns)
-        if coordinates is not None:
-            system = system.with_coordinates(np.ascontiguousarray(coordinates, dtype=np.float64))
-        if nodes is not None:
-            system = system.with_grid(nodes)
-        if fields is not None or matrices is not None:
+        self.shape = (system.own, system.unknowns)
+        self._function = function_of(precond, system.own, "the preconditioner") if function else None
+        if given["coordinates"] is not None:
+            system = system.with_coordinates(np.ascontiguousarray(given["coordinates"], dtype=np.float64))
+        if given["grid"] is not None:
+            system = system.with_grid(nodes_of(given["grid"]))
+        if fields is not None or given["matrices"] is not None:
             with interrupts():
-                system = with_fields(system, fields, matrices)
-        if nullspace is not None:
-            system = system.with_null_vectors(self._vectors("nullspace", nullspace, "constant"))
-        if near_nullspace is not None:
-            system = system.with_near_null_vectors(self._vectors("near_nullspace", near_nullspace, "rigid"))
+                system = with_fields(system, fields, given["matrices"])
+        if given["nullspace"] is not None:
+            system = system.with_null_vectors(self._vectors("nullspace", given["nullspace"], "constant"))
+        if given["near_nullspace"] is not None:
+            system = system.with_near_null_vectors(self._vectors("near_nullspace", given["near_nullspace"], "rigid"))
         gpu = self._parts[0].gpu
+        if gpu is not None and function:
+            raise InvalidInput(f"the preconditioner is a function of host vectors, and the matrix is on a GPU; {_NAME}")
         if device == "auto" and gpu is not None:
-            device = f"cuda:{gpu}"
+            named["device"] = f"cuda:{gpu}"
         with interrupts():
-            self._native = _native.Solver(system, options_text(named | {"device": device}, dict(options)))
+            self._native: Any = _native.Solver(system, options_text(named, self._options))
+        LOG.info("set up: %r", self)
+
+    def _set_up_nothing(self, named: Mapping[str, Any]) -> None:
+        options_text(dict(named), self._options)  # refuses unknown options
+        self._block, self._parts, self._stages, self.shape, self._function = 1, [], 1, (0, 0), None
+        self._native = EmptySolver(named["rtol"])
 
     def _vectors(self, name: str, given: Any, word: str) -> list[np.ndarray] | None:
         if isinstance(given, str):
@@ -144,6 +191,8 @@ class Solver:
         max_iters: int | None = None,
         maxiter: int | None = None,
         callback: Callback | None = None,
+        out: Any = None,
+        verbose: bool | None = None,
     ) -> Solution:
         """Solve A x = b.
 
@@ -157,6 +206,11 @@ class Solver:
             Tolerances and iteration limit of this solve. The defaults are those of the solver.
         callback : callable, optional
             The same as for `krylith.solve`.
+        out : array of the shape of b, optional
+            Receives x, and is the `x` of the solution: contiguous numbers of type float64 on the device of b. It
+            may be x0.
+        verbose : bool, optional
+            Print the progress and the solution. The default is that of the solver.
 
         Returns
         -------
@@ -171,33 +225,60 @@ class Solver:
         elif maxiter is not None:
             raise InvalidInput("`max_iters` is given twice, once as `maxiter`")
         max_iters = count(max_iters)
-        b = b if hasattr(b, "shape") else np.asarray(b)
+        verbose = self._verbose if verbose is None else verbose
+        callback = progress(callback, verbose, self._comm)
+        b = b if is_torch(b) or on_device(b) else np.asarray(b)
+        if out is not None:
+            receiver(out, b, "b")
+            b = apart(b, out)
         if b.ndim == (3 if self._kronecker else 2) and b.shape[-1] != 1:
-            return self._columns(b, x0, rtol, atol, max_iters, callback)
-        solution = self._one(b, x0, rtol, atol, max_iters, callback)
+            solution = self._columns(b, x0, rtol, atol, max_iters, callback, out)
+        else:
+            solution = self._one(b, x0, rtol, atol, max_iters, callback, out)
         warn(solution)
+        if verbose and rank_of(self._comm) == 0:
+            print(solution)
         return solution
 
-    def _one(self, b: Any, x0: Any, rtol: Any, atol: Any, max_iters: Any, callback: Callback | None) -> Solution:
+    def _one(
+        self, b: Any, x0: Any, rtol: Any, atol: Any, max_iters: Any, callback: Callback | None, out: Any
+    ) -> Solution:
         flat = self._flat(b, "b")
-        if x0 is None:
-            x = zeros_like(flat)
+        # The numbers of a flat vector of stages have another order here.
+        direct = out is not None and not (self._kronecker and b.ndim == 1)
+        x = receiver(out, b, "b").reshape(flat.shape) if direct else zeros_like(flat) if x0 is None else empty_like(flat)
+        if x0 is not None:
+            x[...] = self._flat(x0, "x0").reshape(x.shape)
+        elif direct:
+            x[...] = 0.0
+        right, left = flat.reshape(-1), x.reshape(-1)
+        if self._function is not None:
+            if on_device(right):
+                raise InvalidInput(f"the preconditioner is a function of host vectors, and b is on a GPU; {_NAME}")
+            done = self._native.solve_with(self._apply_function, right, left, rtol, atol, max_iters, callback)
         else:
-            guess = self._flat(x0, "x0")
-            x = empty_like(flat)
-            x[...] = guess.reshape(x.shape)
-        native, raised = self._native.solve(lend(flat.reshape(-1)), lend(x.reshape(-1)), rtol, atol, max_iters, callback)
-        x = self._shaped(x, b.shape)
-        if is_torch(b) and not is_torch(x):
-            import torch
-
-            x = torch.from_numpy(x)
-        solution = Solution(x, native)
+            done = self._native.solve(lend(right), lend(left), rtol, atol, max_iters, callback)
+        native, raised = done
+        solution = Solution(self._returned(x, b, out, direct), native)
         if raised is None:
             return solution
         if isinstance(raised, KeyboardInterrupt):
             raise Interrupted(solution) from None
         raise raised
+
+    def _returned(self, x: Any, like: Any, out: Any, direct: bool) -> Any:
+        """Return a vector of the solver in the caller's library and ordering, or `out` with its numbers."""
+        if direct:
+            return out
+        x = self._shaped(x, like.shape)
+        if out is not None:
+            receiver(out, like, "b")[...] = x
+            return out
+        if is_torch(like) and not is_torch(x):
+            import torch
+
+            x = torch.from_numpy(x)
+        return x
 
     def _shaped(self, x: Any, shape: Sequence[int]) -> Any:
         """Return a vector of the solver in the caller's ordering."""
@@ -205,43 +286,80 @@ class Solver:
             x = x.T.reshape(-1)
         return x.reshape(tuple(shape))
 
-    def _columns(self, b: Any, x0: Any, rtol: Any, atol: Any, max_iters: Any, callback: Callback | None) -> Solution:
+    def _apply_function(self, v: np.ndarray) -> np.ndarray:
+        """Apply the caller's preconditioner to a vector of the solver."""
+        assert self._function is not None
+        if not self._kronecker:
+            return np.asarray(self._function(v))
+        n, s = self.shape[0], self._stages
+        z = self._function(v.reshape(n // s, s).T.reshape(-1))
+        return np.asarray(self._flat(np.asarray(z).reshape(-1), "the result of the preconditioner")).reshape(-1)
+
+    def _columns(
+        self, b: Any, x0: Any, rtol: Any, atol: Any, max_iters: Any, callback: Callback | None, out: Any
+    ) -> Solution:
         if b.shape[-1] == 0:
             raise InvalidInput(f"b has shape {tuple(b.shape)}; expected at least one column")
         x0 = x0 if x0 is None or hasattr(x0, "shape") else np.asarray(x0)
         if x0 is not None and tuple(x0.shape) != tuple(b.shape):
             raise InvalidInput(f"x0 has shape {tuple(x0.shape)}; expected the shape of b, {tuple(b.shape)}")
-        x = empty_like(b) if is_torch(b) or on_device(b) else np.empty(b.shape)
+        x = _result(b, out, "b")
         solutions = []
         for k in range(b.shape[-1]):
             guess = None if x0 is None else x0[..., k]
             try:
-                solutions.append(self._one(b[..., k], guess, rtol, atol, max_iters, callback))
+                solutions.append(self._one(b[..., k], guess, rtol, atol, max_iters, callback, None))
             except InvalidInput as e:
                 raise InvalidInput(f"column {k}: {e}") from None
             x[..., k] = solutions[-1].x
-        worst = max(solutions, key=lambda s: (not s.converged, s.true_residual))
-        solution = Solution(x, worst._native, tuple(solutions))
-        warn(solution)
-        return solution
+        worst = max(solutions, key=lambda s: (not s, not s.converged, s.true_residual))
+        return Solution(x if out is None else out, worst._native, tuple(solutions))
 
-    def multiply(self, x: Any) -> Any:
-        """Return A x, computed on the device of the solver, for x of shape (n,) on the host or on a GPU."""
-        return self._apply(False, x)
+    def multiply(self, x: Any, out: Any = None) -> Any:
+        """Return A x, computed on the device of the solver, for x of shape (n,) or (n, k) on the host or on a GPU.
 
-    def precondition(self, x: Any) -> Any:
-        """Return P⁻¹ x, with the preconditioner that is set up; without one, return a copy of x."""
-        return self._apply(True, x)
+        The product is written to `out` if it is given, as in `solve`.
+        """
+        return self._apply(False, x, out)
 
-    def _apply(self, preconditioner: bool, x: Any) -> Any:
-        x = x if hasattr(x, "shape") else np.asarray(x)
+    def precondition(self, x: Any, out: Any = None) -> Any:
+        """Return P⁻¹ x, with the preconditioner that is set up; without one, return a copy of x.
+
+        The result is written to `out` if it is given, as in `solve`.
+        """
+        return self._apply(True, x, out)
+
+    def _map(self, v: Any, out: Any) -> Any:
+        return self.solve(v, out=out).x
+
+    def _apply(self, preconditioner: bool, x: Any, out: Any) -> Any:
+        x = x if is_torch(x) or on_device(x) else np.asarray(x)
+        if out is not None:
+            receiver(out, x, "x")
+            x = apart(x, out)
+        if x.ndim == (3 if self._kronecker else 2) and x.shape[-1] != 1:
+            y = _result(x, out, "x")
+            for k in range(x.shape[-1]):
+                y[..., k] = self._apply(preconditioner, x[..., k], None)
+            return y if out is None else out
         flat = self._flat(x, "x")
-        y = empty_like(flat)
-        with interrupts():
-            self._native.apply(preconditioner, lend(flat.reshape(-1)), lend(y.reshape(-1)))
-        return self._shaped(y, x.shape)
+        direct = out is not None and not (self._kronecker and x.ndim == 1)
+        y = receiver(out, x, "x").reshape(flat.shape) if direct else empty_like(flat)
+        if preconditioner and self._function is not None:
+            y[...] = self._apply_function(flat.reshape(-1)).reshape(y.shape)
+        else:
+            with interrupts():
+                self._native.apply(preconditioner, lend(flat.reshape(-1)), lend(y.reshape(-1)))
+        return self._returned(y, x, out, direct)
 
-    def update_values(self, A: Any, *, refresh: str = "refresh", matrices: Mapping[str, Any] | None = None) -> None:
+    def update_values(
+        self,
+        A: Any,
+        *,
+        refresh: Literal["refresh", "keep", "rebuild"] = "refresh",
+        matrices: Mapping[str, Any] | None = None,
+        on_new_pattern: Literal["raise", "rebuild"] = "raise",
+    ) -> None:
         """Set new values with the same pattern.
 
         If the new values are rejected, nothing changes.
@@ -256,115 +374,138 @@ class Solver:
             build it again.
         matrices : dict, optional
             New values of matrices that the preconditioner names, with the pattern of the old ones.
+        on_new_pattern : {"raise", "rebuild"}
+            If a matrix has another pattern, raise `krylith.InvalidInput`, or set the solver up anew for it with
+            the same options. Over ranks all of them set up anew if one has to.
         """
+        if on_new_pattern not in ("raise", "rebuild"):
+            raise InvalidInput(f"`on_new_pattern` is {on_new_pattern!r}; expected 'raise' or 'rebuild'")
+        if self._kronecker and not isinstance(A, KroneckerSum):
+            raise InvalidInput("new values of a Kronecker sum must be a KroneckerSum")
+        news: list[Any] = []
+        problem: InvalidInput | None = None
+        try:
+            if not self._parts and tuple(np.shape(A)) not in ((0, 0), (0,)):
+                raise NewPattern("the first matrix is 0×0; create a new Solver, or pass on_new_pattern='rebuild'")
+            olds = (A.M, A.L) if isinstance(A, KroneckerSum) else (A,)
+            news = [new_values(matrix, parts) for matrix, parts in zip(olds, self._parts)]
+        except InvalidInput as e:
+            if on_new_pattern == "raise":
+                raise
+            problem = e
+        renewed, option = isinstance(problem, NewPattern), "on_new_pattern='rebuild'"
+        if on_new_pattern == "rebuild" and any_rank(self._comm, problem is not None and not renewed, option):
+            raise problem or InvalidInput("another rank rejects its new values")
+        if on_new_pattern == "rebuild" and any_rank(self._comm, renewed, option):
+            before = dict(self.__dict__)
+            try:
+                self._name_matrices(matrices)
+                self._set_up(A)
+            except BaseException:
+                self.__dict__.update(before)
+                raise
+            return
         for name, matrix in (matrices or {}).items():
             self._native.set_matrix(name, arrays_of(matrix))
+        self._name_matrices(matrices)
         self._native.set_refresh(refresh)
-        if self._kronecker:
-            if not isinstance(A, KroneckerSum):
-                raise InvalidInput("new values of a Kronecker sum must be a KroneckerSum")
-            m, l = (new_values(matrix, parts) for matrix, parts in zip((A.M, A.L), self._parts))
-            with interrupts():
-                self._native.update_kronecker(A.A, A.B, A.tau, lend(m), lend(l))
-            return
-        values = new_values(A, self._parts[0])
         with interrupts():
-            self._native.update(lend(values))
+            if isinstance(A, KroneckerSum):
+                self._native.update_kronecker(A.A, A.B, A.tau, *map(lend, news))
+                self._sum = KroneckerSum(A.A, None, A.B, None, A.tau)
+            elif news:
+                self._native.update(lend(news[0]))
+        LOG.debug("new values: %r", self)
+
+    def _name_matrices(self, matrices: Mapping[str, Any] | None) -> None:
+        if matrices:
+            self._system = self._system | {"matrices": {**(self._system["matrices"] or {}), **matrices}}
 
     def set_tau(self, tau: float) -> None:
         """Set a new τ of a Kronecker sum."""
         with interrupts():
             self._native.set_tau(tau)
+        if self._sum is not None:
+            self._sum.tau = float(tau)
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes of the matrix and its preconditioner on the host and on a GPU, as far as the library knows them."""
+        return Memory(*self._native.memory())
+
+    def close(self) -> None:
+        """Free the memory of the solver; a later use raises `krylith.InvalidInput`."""
+        self._native = ClosedSolver()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if isinstance(self._native, ClosedSolver):
+            return "<krylith.Solver, closed>"
+        precond = self._named["precond"]
+        rows, columns = self.shape
+        what = precond if isinstance(precond, str) else type(precond).__name__
+        return (
+            f"<krylith.Solver {rows}×{columns}, method {self._named['method']}, "
+            f"precond {what}, on {self._native.device}>"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._comm is not None:
+            raise TypeError("a solver over ranks cannot be copied or pickled; create it on the ranks")
+        if any(one.gpu is not None for one in self._parts):
+            raise TypeError("a solver whose matrix is on a GPU cannot be copied or pickled; create it from a host matrix")
+        state = {name: getattr(self, name) for name in ("_named", "_options", "_system", "_fields", "_verbose", "_sum", "_block")}
+        if isinstance(self._native, ClosedSolver):
+            raise TypeError("a closed solver cannot be copied or pickled")
+        arrays = self._native.matrices() if self._parts else []
+        return state | {"_parts": [with_values(*pair) for pair in zip(self._parts, arrays)]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._comm = None
+        if self._parts:
+            self._set_up(self._sum, self._parts)
+        else:
+            self._kronecker = self._sum is not None
+            self._set_up_nothing(self._named)
 
     def cancel(self) -> None:
         """End the solve that another thread runs; its outcome is `interrupted`."""
         self._native.cancel()
 
 
-def _nodes(grid: Sequence[int]) -> list[int]:
-    """Return the numbers of nodes in x, y and z."""
-    if not 1 <= len(grid) <= 3 or not all(isinstance(n, (int, np.integer)) and 0 < n < 2**63 for n in grid):
-        raise InvalidInput(
-            f"`grid` is {tuple(grid)}; expected one to three positive integers, the numbers of nodes in x, y and z"
-        )
-    return [int(n) for n in grid] + [1] * (3 - len(grid))
+def _result(like: Any, out: Any, what: str) -> Any:
+    """Return the array that receives columns: `out`, or a new one like the right-hand sides."""
+    if out is not None:
+        return receiver(out, like, what)
+    return empty_like(like) if is_torch(like) or on_device(like) else np.empty(like.shape)
 
 
-def _block_of_nodes(A: Any, nodes: int) -> int | None:
-    """Return the number of unknowns of each node.
-
-    It may differ from the block size that suits the pattern.
-
-    Return None if A has its own block size, or if its rows cannot be divided among `nodes` nodes.
-    """
-    rows = A.shape[0] if hasattr(A, "shape") and getattr(A, "format", "") != "bsr" and not isinstance(A, KroneckerSum) else 0
-    return rows // nodes if rows % nodes == 0 and 1 <= rows // nodes <= _native.MAX_BLOCK else None
-
-
-class _Once(Solver):
+class Once(Solver):
     """A solver for a single call, which does not accept new values."""
 
     _keeps = False
-
-
-@contextmanager
-def interrupts() -> Iterator[None]:
-    """Turn Ctrl-C outside of a solve into `Interrupted`, without a solution."""
-    try:
-        yield
-    except Interrupted:
-        raise
-    except KeyboardInterrupt:
-        raise Interrupted(None) from None
-
-
-def check_callback(callback: Any) -> None:
-    """Reject a callback with other arguments before the solve starts."""
-    if callback is None:
-        return
-    if not callable(callback):
-        raise InvalidInput(f"`callback` is a {type(callback).__name__}; expected a function")
-    try:
-        signature = inspect.signature(callback)
-    except (TypeError, ValueError):  # the signature is not available
-        return
-    try:
-        signature.bind(0, 1.0)
-    except TypeError:
-        raise InvalidInput(
-            f"`callback` is called with two numbers, the iteration and ‖r‖/‖b‖; the signature is {signature}"
-        ) from None
-
-
-def warn(solution: Solution) -> None:
-    """Warn at the caller's line if a solve did not converge, or if its row-scaled residual is too large."""
-    if not solution.converged:
-        texts = [solution.verdict()]
-    elif solution.row_scaled_residual is None or solution.row_scaled_residual <= solution.target:
-        return
-    else:
-        texts = [event.detail for event in solution.events if event.kind == "warning"]
-    # Skip the frames of this package.
-    level, here = 1, os.path.dirname(__file__)
-    frame: FrameType | None = sys._getframe(0)
-    while frame is not None and frame.f_code.co_filename.startswith(here):
-        level, frame = level + 1, frame.f_back
-    for text in texts:
-        warnings.warn(text, ConvergenceWarning, stacklevel=level)
 
 
 def solve(
     A: Any,
     b: Any,
     *,
-    method: str = "auto",
-    precond: str = "auto",
+    method: MethodName | str = "auto",
+    precond: Preconditioning = "auto",
     rtol: float = 1e-6,
     atol: float = 0.0,
     max_iters: int | None = None,
     device: str = "auto",
     x0: Any = None,
     callback: Callback | None = None,
+    out: Any = None,
+    verbose: bool = False,
     block: int | None = None,
     nullspace: str | np.ndarray | Sequence[np.ndarray] | None = None,
     near_nullspace: str | np.ndarray | Sequence[np.ndarray] | None = None,
@@ -386,8 +527,10 @@ def solve(
         Right-hand sides, on the host or on a GPU. x is on the same device.
     method : str
         `auto`, `cg`, `minres`, `bicgstab`, `gmres` or `cbcg`, with options such as `gmres:restart=50`.
-    precond : str
-        `auto`, `none`, `jacobi`, `ildu`, `amg`, `ras`, `lu`, …, with options such as `ildu:fill=1`.
+    precond : str, operator or callable
+        `auto`, `none`, `jacobi`, `ildu`, `amg`, `ras`, `lu`, …, with options such as `ildu:fill=1`. Or P⁻¹ as a
+        preconditioner such as `krylith.ILDU(A)`, a `LinearOperator`, or a function of host vectors: then one
+        process solves on the CPU, and the method `auto` is GMRES. Choose `fgmres` if P varies.
     rtol, atol : float
         Stop when ‖b − A x‖ ≤ max(rtol·‖b‖, atol).
     max_iters : int, optional
@@ -399,6 +542,11 @@ def solve(
     callback : callable, optional
         Called with the iteration and ‖r‖/‖b‖. It is called in every iteration on a CPU, and after several
         iterations on a GPU. A true return value ends the solve.
+    out : array of the shape of b, optional
+        Receives x, and is the `x` of the solution: contiguous numbers of type float64 on the device of b. It may be
+        x0.
+    verbose : bool
+        Print the progress and the solution.
     block : int, optional
         Number of unknowns of a node. The default is the block size of a BSR matrix, or else the one that
         suits the pattern.
@@ -429,7 +577,8 @@ def solve(
     -------
     Solution
         The result, with `x`, `outcome`, `iterations`, `residuals` and `plot()`. A solve that does not
-        converge warns and raises no exception.
+        converge warns and raises no exception; the solution is then false, and `solution.check()` raises one.
+        `x, info = krylith.solve(A, b)` unpacks it.
 
     Examples
     --------
@@ -441,9 +590,9 @@ def solve(
     >>> bool(np.linalg.norm(A @ solution.x - 1) <= 1e-6 * 10)
     True
     """
-    solver = _Once(
+    solver = Once(
         A, method=method, precond=precond, rtol=rtol, atol=atol, max_iters=max_iters, device=device, block=block,
         nullspace=nullspace, near_nullspace=near_nullspace, coordinates=coordinates, grid=grid,
-        fields=fields, matrices=matrices, comm=comm, **options,
+        fields=fields, matrices=matrices, comm=comm, verbose=verbose, **options,
     )  # fmt: skip
-    return solver.solve(b, x0, callback=callback)
+    return solver.solve(b, x0, callback=callback, out=out)

@@ -1,7 +1,8 @@
 //! The host's view of a solve in progress.
 
 use super::ending::Known;
-use crate::space::{History, Observer, Progress, Stop};
+use crate::Result;
+use crate::space::{History, Observer, Progress, Space, Stop};
 
 /// Smallest number of iterations after which a recurrence may count as lost in rounding errors.
 const FEW: usize = 50;
@@ -31,10 +32,14 @@ pub(super) struct Convergence {
     pub near: bool,
     /// The last iteration that was reported to the observer.
     pub told: Option<usize>,
+    /// The last iteration whose x the observer has seen.
+    pub shown: usize,
+    /// The unit of b and x.
+    pub unit: f64,
 }
 
 impl Convergence {
-    pub fn new(norm_b: f64, stop: &Stop) -> Self {
+    pub fn new(norm_b: f64, unit: f64, stop: &Stop) -> Self {
         Self {
             norm_b,
             target: stop.target(norm_b),
@@ -49,7 +54,29 @@ impl Convergence {
             empty: 0,
             near: false,
             told: None,
+            shown: 0,
+            unit,
         }
+    }
+
+    /// Shows the sum of x and the correction since the last restart, if they are known, to an observer that
+    /// sees x.
+    pub fn show<S: Space>(
+        &mut self,
+        s: &S,
+        iteration: usize,
+        vectors: Option<[&S::Vector; 2]>,
+        observer: &mut dyn Observer,
+    ) -> Result<bool> {
+        let Some([x, correction]) = vectors.filter(|_| observer.sees_x() && self.shown != iteration) else {
+            return Ok(false);
+        };
+        self.shown = iteration;
+        let (mut sum, mut more) = (vec![0.0; s.len()], vec![0.0; s.len()]);
+        s.read(x, &mut sum)?;
+        s.read(correction, &mut more)?;
+        sum.iter_mut().zip(more).for_each(|(x, d)| *x = (*x + d) / self.unit);
+        Ok(observer.shown(iteration, &sum).is_break())
     }
 
     /// Returns true if the recurrence has run for long without a true residual: for more iterations than

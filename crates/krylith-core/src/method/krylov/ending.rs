@@ -6,7 +6,7 @@
 
 use super::convergence::Convergence;
 use super::{
-    DIGITS, Header, Krylov, LIMIT, Operators, Recurrence, clear, finite, measure, norm_of_residual,
+    DIGITS, Header, Krylov, LIMIT, NEAR, Operators, Recurrence, clear, finite, measure, norm_of_residual,
     norm_squared, rescale, scale,
 };
 use crate::Result;
@@ -55,6 +55,16 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
     /// Returns the residual that the host read last.
     pub(super) fn known(&self) -> Known {
         Known { norm: self.host[Header::AT.norm], rounding: self.host[Header::AT.rounding] }
+    }
+
+    /// Returns true if the last true residual is as small as rounding allows.
+    pub(super) fn is_at_limit(&self, c: &Convergence) -> bool {
+        self.known().is_at_limit(c.norm_b)
+    }
+
+    /// Returns true if rounding affects the plain residual.
+    pub(super) fn is_near(&self, c: &Convergence) -> bool {
+        self.host[Header::AT.norm] <= c.target.max(NEAR * self.host[Header::AT.rounding])
     }
 
     /// Starts from the initial guess, or from zeros if the residual of the guess is not finite.

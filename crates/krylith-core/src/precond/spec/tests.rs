@@ -102,3 +102,27 @@ fn small_systems_stand_as_one_where_nothing_bounds_a_subdomain() {
     assert_eq!(rows(open, 1, 2205, 6000), 2048, "a GPU");
     assert_eq!(rows(given, 1, 2205, usize::MAX), 100);
 }
+
+#[test]
+fn listed_names_and_keys_are_those_that_are_read() {
+    let names: Vec<&str> = PrecondSpec::names().collect();
+    assert!(names.len() > 10 && names.contains(&"chebyshev"), "{names:?}");
+    for name in names {
+        // Compositions need their parts in parentheses.
+        let text = match name {
+            "split" => "split(u: jacobi, p: jacobi)".into(),
+            "cpr" | "aux" => format!("{name}(p: jacobi)"),
+            "cg" | "chebyshev" => format!("{name}(jacobi)"),
+            simple => simple.to_string(),
+        };
+        let read = text.parse::<PrecondSpec>().unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert!(read.to_string().starts_with(name), "{text}: {read}");
+        for (key, takes) in PrecondSpec::keys(name) {
+            let text = if takes.is_empty() { format!("{name}:{key}") } else { format!("{name}:{key}=?") };
+            let error = text.parse::<PrecondSpec>().map_or_else(|e| e.to_string(), |_| String::new());
+            assert!(!error.contains("unknown key"), "{text}: {error}");
+        }
+    }
+    assert_eq!(PrecondSpec::keys("stage"), PrecondSpec::keys("ildu"));
+    assert!(PrecondSpec::keys("none").is_empty() && PrecondSpec::keys("split").is_empty());
+}

@@ -1,0 +1,159 @@
+"""Solvers and preconditioners as linear operators, with the interface of SciPy's `LinearOperator`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from krylith._arrays import float64, is_torch, on_device
+from krylith._comm import is_shared
+from krylith._errors import InvalidInput
+from krylith._keywords import PrecondName
+
+
+def transposed(operator: Operator) -> Any:
+    """Return the transposed operator, on which `.T`, `.H`, `rmatvec` and `trans="T"` rely."""
+    raise NotImplementedError(
+        f"{type(operator).__name__} has no transpose yet; set up another one for the transposed matrix, A.T"
+    )
+
+
+class Operator:
+    """A linear map with the interface of SciPy's `LinearOperator`; sums and multiples of it are SciPy's."""
+
+    shape: tuple[int, int]
+    #: Numbers are float64.
+    dtype = np.dtype(np.float64)
+    ndim = 2
+    #: NumPy leaves `array @ operator` to the operator.
+    __array_ufunc__ = None
+
+    def _map(self, v: Any, out: Any) -> Any:
+        """Apply the operator to a vector or to columns, and write the result to `out` if it is given."""
+        raise NotImplementedError
+
+    def matvec(self, v: Any, out: Any = None) -> Any:
+        """Apply the operator to a vector of shape (n,) or (n, 1). The result is written to `out` if it is given."""
+        return self._map(v, out)
+
+    def matmat(self, V: Any, out: Any = None) -> Any:
+        """Apply the operator to the columns of V. The result is written to `out` if it is given."""
+        return self._map(V, out)
+
+    def rmatvec(self, v: Any) -> Any:
+        """Apply the transposed operator to a vector."""
+        return transposed(self).matvec(v)
+
+    def rmatmat(self, V: Any) -> Any:
+        """Apply the transposed operator to the columns of V."""
+        return transposed(self).matmat(V)
+
+    @property
+    def T(self) -> Any:
+        """The transposed operator."""
+        return transposed(self)
+
+    @property
+    def H(self) -> Any:
+        """The adjoint operator, which for real numbers is the transposed one."""
+        return transposed(self)
+
+    def transpose(self) -> Any:
+        """Return the transposed operator."""
+        return transposed(self)
+
+    def adjoint(self) -> Any:
+        """Return the adjoint operator."""
+        return transposed(self)
+
+    def dot(self, other: Any) -> Any:
+        """Apply the operator to a vector, or to columns; return the product with another operator or a scalar."""
+        if _is_operator(other):
+            return _scipy(self) @ _scipy(other)
+        if np.ndim(other) == 0:
+            return _scipy(self) * other
+        return self._map(other, None)
+
+    def __matmul__(self, other: Any) -> Any:
+        if not _is_operator(other) and np.ndim(other) == 0:
+            raise InvalidInput("`@` takes a vector, columns or an operator; multiply by a number with `*`")
+        return self.dot(other)
+
+    __mul__ = __call__ = dot
+
+    def __rmul__(self, factor: Any) -> Any:
+        return _scipy(self) * factor if np.ndim(factor) == 0 else NotImplemented
+
+    def __add__(self, other: Any) -> Any:
+        return _scipy(self) + _scipy(other)
+
+    def __sub__(self, other: Any) -> Any:
+        return _scipy(self) - _scipy(other)
+
+    def __neg__(self) -> Any:
+        return -_scipy(self)
+
+
+#: A preconditioner: a name with keys, such as `ildu:fill=1`, an operator with `matvec`, or a function.
+Preconditioning: TypeAlias = PrecondName | str | Operator | Callable[[np.ndarray], Any]
+
+
+def _is_operator(other: Any) -> bool:
+    return hasattr(other, "matvec") and hasattr(other, "shape")
+
+
+def _scipy(operator: Any) -> Any:
+    from scipy.sparse.linalg import aslinearoperator
+
+    return aslinearoperator(operator)
+
+
+def is_matrix(A: Any) -> bool:
+    """Return True for a matrix with entries, sparse or dense."""
+    return hasattr(A, "tocsr") or is_torch(A) or isinstance(A, np.ndarray) or on_device(A)
+
+
+def function_of(operator: Any, n: int, name: str) -> Callable[[Any], Any]:
+    """Return a function of host vectors that applies a matrix, an operator or a function."""
+    if is_matrix(operator):
+        from krylith._solver import Once
+
+        return Once(operator, method="bicgstab", precond="none", device="cpu").multiply
+    if isinstance(operator, type):
+        raise InvalidInput(f"{name} is the class {operator.__name__}; pass an object of it, such as {operator.__name__}(A)")
+    shape = getattr(operator, "shape", (n, n))
+    if tuple(shape) != (n, n):
+        raise InvalidInput(f"{name} is {shape[0]}×{shape[1]}, but b has {n} numbers")
+    multiply = getattr(operator, "matvec", operator if callable(operator) else None)
+    if multiply is None:
+        raise InvalidInput(f"{name} is not an operator: {type(operator).__name__} has no matvec")
+    return lambda v: float64(multiply(v)).reshape(-1)
+
+
+#: Keywords that need the library's own preconditioner or its own vectors, with values that change nothing.
+_NEEDS_LIBRARY: Mapping[str, tuple[Any, ...]] = {
+    "nullspace": (),
+    "precision": ("f64",),
+    "equilibrate": (False,),
+    "matching": ("off", "auto"),
+    "time_limit": (),
+}
+
+
+def is_function(precond: Any) -> bool:
+    """Return True for a preconditioner that is not a name."""
+    return not isinstance(precond, str) and (hasattr(precond, "matvec") or callable(precond) or is_matrix(precond))
+
+
+def refuse_beside_functions(given: Mapping[str, Any], what: str, remedy: str) -> None:
+    """Refuse keywords that do not work with functions of host vectors; `what` is one, and `remedy` is a way out."""
+    if is_shared(given.get("comm")):
+        raise InvalidInput(f"{what} is a function, which several ranks cannot share; {remedy}")
+    device = str(given.get("device") or "auto").lower()
+    if device not in ("auto", "cpu"):
+        raise InvalidInput(f"{what} is a function of host vectors, and `device` is {device!r}; {remedy}")
+    for key, harmless in _NEEDS_LIBRARY.items():
+        if given.get(key) is not None and not any(given[key] is one or given[key] == one for one in harmless):
+            raise InvalidInput(f"`{key}` does not work where {what} is a function; {remedy}")
