@@ -80,9 +80,9 @@ impl Solver {
         })
     }
 
-    /// Solves A x = b with the initial guess x, and overwrites x. Returns the solution, and the exception of
+    /// Solves A x = b, or Aᵀ x = b, with the initial guess x, and overwrites x. Returns the solution, and the exception of
     /// a callback or a signal.
-    #[pyo3(signature = (b, x, rtol=None, atol=None, max_iters=None, callback=None))]
+    #[pyo3(signature = (b, x, rtol=None, atol=None, max_iters=None, callback=None, transpose=false))]
     fn solve(
         &self,
         py: Python<'_>,
@@ -92,6 +92,7 @@ impl Solver {
         atol: Option<f64>,
         max_iters: Option<usize>,
         callback: Option<Py<PyAny>>,
+        transpose: bool,
     ) -> PyResult<(Solution, Option<PyErr>)> {
         self.check()?;
         let (b, x) = (b.array()?, x.array()?);
@@ -108,9 +109,10 @@ impl Solver {
             solver.set_stop(options.stop_of(unknowns));
             self.cancel.reset();
             self.raised.take();
+            let request = solver.request(b, x).transposed(transpose);
             let solution = match watch.callback.callback.is_some() {
-                true => solver.request(b, x).observer(&mut watch).run()?,
-                false => solver.solve(b, x)?,
+                true => request.observer(&mut watch).run()?,
+                false => request.run()?,
             };
             let solution = solution.clone();
             Ok((solution, self.raised.take()))
@@ -222,13 +224,23 @@ impl Solver {
         Ok(arrays.collect())
     }
 
-    /// Computes y ← A x or y ← P⁻¹ x.
-    fn apply(&self, py: Python<'_>, preconditioner: bool, x: Lent<'_>, mut y: LentMut<'_>) -> PyResult<()> {
+    /// Computes y ← A x or y ← P⁻¹ x, or applies the transpose.
+    #[pyo3(signature = (preconditioner, x, y, transpose=false))]
+    fn apply(
+        &self,
+        py: Python<'_>,
+        preconditioner: bool,
+        x: Lent<'_>,
+        mut y: LentMut<'_>,
+        transpose: bool,
+    ) -> PyResult<()> {
         let (x, y) = (x.array()?, y.array()?);
-        self.alone(
-            py,
-            |solver| if preconditioner { solver.precondition(x, y) } else { solver.multiply(x, y) },
-        )
+        self.alone(py, |solver| match (preconditioner, transpose) {
+            (false, false) => solver.multiply(x, y),
+            (false, true) => solver.multiply_transposed(x, y),
+            (true, false) => solver.precondition(x, y),
+            (true, true) => solver.precondition_transposed(x, y),
+        })
     }
 
     /// Sets new values of a matrix, in the order in which it was given.

@@ -60,21 +60,43 @@ def test_a_preconditioner_is_an_operator(make):
     np.testing.assert_allclose(np.sort(found), np.linalg.eigvalsh(A.toarray())[:2], rtol=1e-6)
 
 
-def test_transposes_are_refused_for_now():
-    A = random_matrix(10)
-    v = np.ones(10)
-    for operator in (krylith.Solver(A), krylith.ILDU(A), krylith.splu(A)):
-        for use in (
-            lambda: operator.T, lambda: operator.H, operator.transpose, operator.adjoint,
-            lambda: operator.rmatvec(v), lambda: operator.rmatmat(v[:, None]), lambda: aslinearoperator(operator).rmatvec(v),
-        ):  # fmt: skip
-            with pytest.raises(NotImplementedError, match=f"{type(operator).__name__} has no transpose"):
-                use()
-    for trans in "TH":
-        with pytest.raises(NotImplementedError, match="no transpose"):
-            krylith.splu(A).solve(v, trans)
+def test_transposes():
+    A = random_matrix(60)
+    rng = np.random.default_rng(8)
+    v, V = rng.standard_normal(60), rng.standard_normal((60, 3))
+    for operator in (krylith.ILDU(A, fill=1), krylith.Jacobi(A), krylith.AMG(A, coarsest=10), krylith.Schwarz(A), krylith.LU(A)):
+        dense = operator.matmat(np.eye(60))
+        scale = np.abs(dense).max()
+        for turned in (operator.T, operator.H, operator.transpose(), operator.adjoint(), aslinearoperator(operator).H):
+            np.testing.assert_allclose(turned @ v, dense.T @ v, atol=1e-11 * scale)
+            np.testing.assert_allclose(turned @ V, dense.T @ V, atol=1e-11 * scale)
+        np.testing.assert_allclose(operator.rmatvec(v), dense.T @ v, atol=1e-11 * scale)
+        np.testing.assert_allclose(operator.rmatmat(V), dense.T @ V, atol=1e-11 * scale)
+        assert operator.T.T is operator
+    exact = np.linalg.solve(A.toarray().T, V)
+    solver, factors = krylith.Solver(A, rtol=1e-12), krylith.splu(A)
+    solution = solver.solve(v, transpose=True)
+    assert solution.converged and np.linalg.norm(A.T @ solution.x - v) <= 1.01e-12 * np.linalg.norm(v)
+    for found in (solver.T @ V, solver.rmatmat(V), factors.solve(V, "T"), factors.solve(V, "H"), factors.T @ V):
+        np.testing.assert_allclose(found, exact, rtol=1e-9)
+    np.testing.assert_allclose(solver.multiply(V, transpose=True), A.T @ V, rtol=1e-13, atol=1e-13)
+    # New values reach the transpose.
+    solver.update_values(2.0 * A)
+    np.testing.assert_allclose(solver.solve(V, transpose=True).x, exact / 2, rtol=1e-9)
     with pytest.raises(krylith.InvalidInput, match="`trans` is 'C'"):
-        krylith.splu(A).solve(v, "C")
+        factors.solve(v, "C")
+    with pytest.raises(krylith.InvalidInput, match="whose transpose is not known"):
+        krylith.Solver(A, precond=lambda v: v).solve(v, transpose=True)
+
+
+def test_transposes_in_methods_of_scipy():
+    A = random_matrix(80)
+    b = np.random.default_rng(9).standard_normal(80)
+    for method in (sla.bicg, sla.qmr):
+        P = krylith.ILDU(A)
+        given = {"M": P} if method is sla.bicg else {"M1": P}
+        x, info = method(A, b, rtol=1e-10, **given) if "rtol" in method.__code__.co_varnames else method(A, b, **given)
+        assert info == 0 and np.linalg.norm(A @ x - b) <= 1e-4 * np.linalg.norm(b)
 
 
 def preconditioners(A):

@@ -28,7 +28,8 @@ from krylith._options import Options
 from krylith._precond import AMG, ILDU, LU, Jacobi, Preconditioner, Schwarz
 from krylith._record import Memory
 from krylith._solution import Event, Plot, Seconds, Solution
-from krylith._solver import Solver, solve
+from krylith._solve import solve
+from krylith._solver import Solver
 
 __all__ = [
     "AMG",

@@ -10,7 +10,7 @@ import numpy as np
 
 from krylith._arrays import is_torch, on_device
 from krylith._errors import ConvergenceWarning, InvalidInput
-from krylith._operator import Operator, transposed
+from krylith._operator import Operator
 from krylith._solver import Once, Solver
 
 #: The default tolerance: callers of a direct solver do not look at residuals.
@@ -41,12 +41,10 @@ class Factors(Operator):
         """
         if trans not in ("N", "T", "H"):
             raise InvalidInput(f"`trans` is {trans!r}; expected 'N', 'T' or 'H'")
-        if trans != "N":
-            return transposed(self).matmat(rhs)
-        return _checked(self._solver, rhs, out)
+        return _checked(self._solver, rhs, out, trans != "N")
 
-    def _map(self, v: Any, out: Any) -> Any:
-        return self.solve(v, out=out)
+    def _map(self, v: Any, out: Any, transpose: bool) -> Any:
+        return _checked(self._solver, v, out, transpose)
 
     def update_values(self, A: Any, *, on_new_pattern: Literal["raise", "rebuild"] = "raise") -> None:
         """Factor a matrix with new values and the same pattern, as `krylith.Solver.update_values` does."""
@@ -57,11 +55,11 @@ class Factors(Operator):
         return f"<krylith.Factors {self.shape[0]}×{self.shape[1]}>"
 
 
-def _checked(solver: Solver, b: Any, out: Any = None) -> Any:
+def _checked(solver: Solver, b: Any, out: Any = None, transpose: bool = False) -> Any:
     """Return x; an exception, and no warning, says that there is none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        solution = solver.solve(b, out=out)
+        solution = solver.solve(b, out=out, transpose=transpose)
     return solution.check().x
 
 

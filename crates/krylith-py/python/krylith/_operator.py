@@ -13,13 +13,6 @@ from krylith._errors import InvalidInput
 from krylith._keywords import PrecondName
 
 
-def transposed(operator: Operator) -> Any:
-    """Return the transposed operator, on which `.T`, `.H`, `rmatvec` and `trans="T"` rely."""
-    raise NotImplementedError(
-        f"{type(operator).__name__} has no transpose yet; set up another one for the transposed matrix, A.T"
-    )
-
-
 class Operator:
     """A linear map with the interface of SciPy's `LinearOperator`; sums and multiples of it are SciPy's."""
 
@@ -30,43 +23,43 @@ class Operator:
     #: NumPy leaves `array @ operator` to the operator.
     __array_ufunc__ = None
 
-    def _map(self, v: Any, out: Any) -> Any:
-        """Apply the operator to a vector or to columns, and write the result to `out` if it is given."""
+    def _map(self, v: Any, out: Any, transpose: bool) -> Any:
+        """Apply the operator or its transpose to a vector or to columns. Write the result to `out` if it is given."""
         raise NotImplementedError
 
     def matvec(self, v: Any, out: Any = None) -> Any:
         """Apply the operator to a vector of shape (n,) or (n, 1). The result is written to `out` if it is given."""
-        return self._map(v, out)
+        return self._map(v, out, False)
 
     def matmat(self, V: Any, out: Any = None) -> Any:
         """Apply the operator to the columns of V. The result is written to `out` if it is given."""
-        return self._map(V, out)
+        return self._map(V, out, False)
 
     def rmatvec(self, v: Any) -> Any:
         """Apply the transposed operator to a vector."""
-        return transposed(self).matvec(v)
+        return self._map(v, None, True)
 
     def rmatmat(self, V: Any) -> Any:
         """Apply the transposed operator to the columns of V."""
-        return transposed(self).matmat(V)
+        return self._map(V, None, True)
 
     @property
     def T(self) -> Any:
-        """The transposed operator."""
-        return transposed(self)
+        """The transposed operator, which works from the set-up of this one."""
+        return Transposed(self)
 
     @property
     def H(self) -> Any:
         """The adjoint operator, which for real numbers is the transposed one."""
-        return transposed(self)
+        return self.T
 
     def transpose(self) -> Any:
         """Return the transposed operator."""
-        return transposed(self)
+        return self.T
 
     def adjoint(self) -> Any:
         """Return the adjoint operator."""
-        return transposed(self)
+        return self.T
 
     def dot(self, other: Any) -> Any:
         """Apply the operator to a vector, or to columns; return the product with another operator or a scalar."""
@@ -74,7 +67,7 @@ class Operator:
             return _scipy(self) @ _scipy(other)
         if np.ndim(other) == 0:
             return _scipy(self) * other
-        return self._map(other, None)
+        return self._map(other, None, False)
 
     def __matmul__(self, other: Any) -> Any:
         if not _is_operator(other) and np.ndim(other) == 0:
@@ -94,6 +87,25 @@ class Operator:
 
     def __neg__(self) -> Any:
         return -_scipy(self)
+
+
+class Transposed(Operator):
+    """The transpose of an operator, which refers to it."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+        self.shape = (operator.shape[1], operator.shape[0])
+
+    def _map(self, v: Any, out: Any, transpose: bool) -> Any:
+        return self._operator._map(v, out, not transpose)
+
+    @property
+    def T(self) -> Any:
+        """The operator of which this is the transpose."""
+        return self._operator
+
+    def __repr__(self) -> str:
+        return f"<transpose of {self._operator!r}>"
 
 
 #: A preconditioner: a name with keys, such as `ildu:fill=1`, an operator with `matvec`, or a function.

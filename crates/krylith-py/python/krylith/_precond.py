@@ -81,8 +81,8 @@ class Preconditioner(Operator):
         self._solver = Solver(A, method="bicgstab", precond=self._spec, device=device, block=block, **system)
         self.shape = self._solver.shape
 
-    def _map(self, v: Any, out: Any) -> Any:
-        return self._solver.precondition(v, out)
+    def _map(self, v: Any, out: Any, transpose: bool) -> Any:
+        return self._solver.precondition(v, out, transpose=transpose)
 
     def update_values(self, A: Any, *, on_new_pattern: Literal["raise", "rebuild"] = "raise") -> None:
         """Set new values with the same pattern; the analysis is not repeated.

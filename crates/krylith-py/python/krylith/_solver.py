@@ -1,4 +1,4 @@
-"""`solve` for one system, and `Solver` for many systems of the same pattern."""
+"""`Solver`, for many systems of the same pattern."""
 
 from __future__ import annotations
 
@@ -193,8 +193,9 @@ class Solver(Operator):
         callback: Callback | None = None,
         out: Any = None,
         verbose: bool | None = None,
+        transpose: bool = False,
     ) -> Solution:
-        """Solve A x = b.
+        """Solve A x = b, or Aᵀ x = b.
 
         Parameters
         ----------
@@ -211,6 +212,9 @@ class Solver(Operator):
             may be x0.
         verbose : bool, optional
             Print the progress and the solution. The default is that of the solver.
+        transpose : bool
+            Solve Aᵀ x = b, with the transpose of the preconditioner for A. Nothing is analyzed or factored for it.
+            The first such solve lays out Aᵀ.
 
         Returns
         -------
@@ -232,17 +236,15 @@ class Solver(Operator):
             receiver(out, b, "b")
             b = apart(b, out)
         if b.ndim == (3 if self._kronecker else 2) and b.shape[-1] != 1:
-            solution = self._columns(b, x0, rtol, atol, max_iters, callback, out)
+            solution = self._columns(b, x0, (rtol, atol, max_iters, callback, bool(transpose)), out)
         else:
-            solution = self._one(b, x0, rtol, atol, max_iters, callback, out)
+            solution = self._one(b, x0, (rtol, atol, max_iters, callback, bool(transpose)), out)
         warn(solution)
         if verbose and rank_of(self._comm) == 0:
             print(solution)
         return solution
 
-    def _one(
-        self, b: Any, x0: Any, rtol: Any, atol: Any, max_iters: Any, callback: Callback | None, out: Any
-    ) -> Solution:
+    def _one(self, b: Any, x0: Any, how: tuple[Any, ...], out: Any) -> Solution:
         flat = self._flat(b, "b")
         # The numbers of a flat vector of stages have another order here.
         direct = out is not None and not (self._kronecker and b.ndim == 1)
@@ -255,9 +257,12 @@ class Solver(Operator):
         if self._function is not None:
             if on_device(right):
                 raise InvalidInput(f"the preconditioner is a function of host vectors, and b is on a GPU; {_NAME}")
-            done = self._native.solve_with(self._apply_function, right, left, rtol, atol, max_iters, callback)
+            *limits, transpose = how
+            if transpose:
+                raise InvalidInput(f"the preconditioner is a function, whose transpose is not known; {_NAME}")
+            done = self._native.solve_with(self._apply_function, right, left, *limits)
         else:
-            done = self._native.solve(lend(right), lend(left), rtol, atol, max_iters, callback)
+            done = self._native.solve(lend(right), lend(left), *how)
         native, raised = done
         solution = Solution(self._returned(x, b, out, direct), native)
         if raised is None:
@@ -295,9 +300,7 @@ class Solver(Operator):
         z = self._function(v.reshape(n // s, s).T.reshape(-1))
         return np.asarray(self._flat(np.asarray(z).reshape(-1), "the result of the preconditioner")).reshape(-1)
 
-    def _columns(
-        self, b: Any, x0: Any, rtol: Any, atol: Any, max_iters: Any, callback: Callback | None, out: Any
-    ) -> Solution:
+    def _columns(self, b: Any, x0: Any, how: tuple[Any, ...], out: Any) -> Solution:
         if b.shape[-1] == 0:
             raise InvalidInput(f"b has shape {tuple(b.shape)}; expected at least one column")
         x0 = x0 if x0 is None or hasattr(x0, "shape") else np.asarray(x0)
@@ -308,31 +311,31 @@ class Solver(Operator):
         for k in range(b.shape[-1]):
             guess = None if x0 is None else x0[..., k]
             try:
-                solutions.append(self._one(b[..., k], guess, rtol, atol, max_iters, callback, None))
+                solutions.append(self._one(b[..., k], guess, how, None))
             except InvalidInput as e:
                 raise InvalidInput(f"column {k}: {e}") from None
             x[..., k] = solutions[-1].x
         worst = max(solutions, key=lambda s: (not s, not s.converged, s.true_residual))
         return Solution(x if out is None else out, worst._native, tuple(solutions))
 
-    def multiply(self, x: Any, out: Any = None) -> Any:
-        """Return A x, computed on the device of the solver, for x of shape (n,) or (n, k) on the host or on a GPU.
+    def multiply(self, x: Any, out: Any = None, *, transpose: bool = False) -> Any:
+        """Return A x, or Aᵀ x, computed on the device of the solver, for x of shape (n,) or (n, k) on the host or on a GPU.
 
         The product is written to `out` if it is given, as in `solve`.
         """
-        return self._apply(False, x, out)
+        return self._apply(False, transpose, x, out)
 
-    def precondition(self, x: Any, out: Any = None) -> Any:
-        """Return P⁻¹ x, with the preconditioner that is set up; without one, return a copy of x.
+    def precondition(self, x: Any, out: Any = None, *, transpose: bool = False) -> Any:
+        """Return P⁻¹ x, or P⁻ᵀ x, with the preconditioner that is set up; without one, return a copy of x.
 
         The result is written to `out` if it is given, as in `solve`.
         """
-        return self._apply(True, x, out)
+        return self._apply(True, transpose, x, out)
 
-    def _map(self, v: Any, out: Any) -> Any:
-        return self.solve(v, out=out).x
+    def _map(self, v: Any, out: Any, transpose: bool) -> Any:
+        return self.solve(v, out=out, transpose=transpose).x
 
-    def _apply(self, preconditioner: bool, x: Any, out: Any) -> Any:
+    def _apply(self, preconditioner: bool, transpose: bool, x: Any, out: Any) -> Any:
         x = x if is_torch(x) or on_device(x) else np.asarray(x)
         if out is not None:
             receiver(out, x, "x")
@@ -340,16 +343,18 @@ class Solver(Operator):
         if x.ndim == (3 if self._kronecker else 2) and x.shape[-1] != 1:
             y = _result(x, out, "x")
             for k in range(x.shape[-1]):
-                y[..., k] = self._apply(preconditioner, x[..., k], None)
+                y[..., k] = self._apply(preconditioner, transpose, x[..., k], None)
             return y if out is None else out
         flat = self._flat(x, "x")
         direct = out is not None and not (self._kronecker and x.ndim == 1)
         y = receiver(out, x, "x").reshape(flat.shape) if direct else empty_like(flat)
         if preconditioner and self._function is not None:
+            if transpose:
+                raise InvalidInput(f"the preconditioner is a function, whose transpose is not known; {_NAME}")
             y[...] = self._apply_function(flat.reshape(-1)).reshape(y.shape)
         else:
             with interrupts():
-                self._native.apply(preconditioner, lend(flat.reshape(-1)), lend(y.reshape(-1)))
+                self._native.apply(preconditioner, lend(flat.reshape(-1)), lend(y.reshape(-1)), bool(transpose))
         return self._returned(y, x, out, direct)
 
     def update_values(
@@ -490,109 +495,3 @@ class Once(Solver):
     """A solver for a single call, which does not accept new values."""
 
     _keeps = False
-
-
-def solve(
-    A: Any,
-    b: Any,
-    *,
-    method: MethodName | str = "auto",
-    precond: Preconditioning = "auto",
-    rtol: float = 1e-6,
-    atol: float = 0.0,
-    max_iters: int | None = None,
-    device: str = "auto",
-    x0: Any = None,
-    callback: Callback | None = None,
-    out: Any = None,
-    verbose: bool = False,
-    block: int | None = None,
-    nullspace: str | np.ndarray | Sequence[np.ndarray] | None = None,
-    near_nullspace: str | np.ndarray | Sequence[np.ndarray] | None = None,
-    coordinates: np.ndarray | None = None,
-    grid: Sequence[int] | None = None,
-    fields: Any = None,
-    matrices: Mapping[str, Any] | None = None,
-    comm: Any = None,
-    **options: Unpack[Options],
-) -> Solution:
-    """Solve A x = b.
-
-    Parameters
-    ----------
-    A : sparse matrix or KroneckerSum
-        A matrix of SciPy, CuPy or PyTorch in any format. A matrix in the memory of a GPU is solved on that
-        GPU.
-    b : array, shape (n,) or (n, k)
-        Right-hand sides, on the host or on a GPU. x is on the same device.
-    method : str
-        `auto`, `cg`, `minres`, `bicgstab`, `gmres` or `cbcg`, with options such as `gmres:restart=50`.
-    precond : str, operator or callable
-        `auto`, `none`, `jacobi`, `ildu`, `amg`, `ras`, `lu`, …, with options such as `ildu:fill=1`. Or P⁻¹ as a
-        preconditioner such as `krylith.ILDU(A)`, a `LinearOperator`, or a function of host vectors: then one
-        process solves on the CPU, and the method `auto` is GMRES. Choose `fgmres` if P varies.
-    rtol, atol : float
-        Stop when ‖b − A x‖ ≤ max(rtol·‖b‖, atol).
-    max_iters : int, optional
-        Iteration limit. The default is 10 000, and more for large systems.
-    device : str
-        `auto`, `cpu`, `cuda`, or `cuda:0,1` for GPUs by number.
-    x0 : array, optional
-        Initial guess. The default is zero.
-    callback : callable, optional
-        Called with the iteration and ‖r‖/‖b‖. It is called in every iteration on a CPU, and after several
-        iterations on a GPU. A true return value ends the solve.
-    out : array of the shape of b, optional
-        Receives x, and is the `x` of the solution: contiguous numbers of type float64 on the device of b. It may be
-        x0.
-    verbose : bool
-        Print the progress and the solution.
-    block : int, optional
-        Number of unknowns of a node. The default is the block size of a BSR matrix, or else the one that
-        suits the pattern.
-    nullspace : "constant" or vectors, optional
-        Null vectors of A, for a singular consistent system.
-    near_nullspace : "rigid" or vectors, optional
-        Near-null vectors of A, for the coarse levels of algebraic multigrid.
-    coordinates : array, shape (nodes, 2) or (nodes, 3), optional
-        Positions of the nodes.
-    grid : sequence of int, optional
-        Numbers of nodes in x, y and z; nodes are numbered with x fastest.
-    fields : dict, optional
-        Names of parts of the unknowns, for preconditioners such as `split(u: amg, p: jacobi; S=selfp)`. Each name
-        has a slice, a range, or an array of numbers or booleans. It may also have a dictionary with the keys
-        `unknowns`, `block`, `near_nullspace` (vectors or "rigid") and `coordinates`. If A is a list of lists of
-        blocks, such as `[[A, B], [C, None]]`, the names alone are enough. In a Kronecker sum, the fields are those
-        of one stage.
-    matrices : dict, optional
-        Matrices that the preconditioner names, such as `{"Mp": M}` for `split(u: amg, p: jacobi; S=Mp)`.
-    comm : mpi4py communicator, optional
-        The communicator whose ranks share the system. Each rank passes consecutive rows of A, with all
-        columns, in the order of the ranks, and its rows of b; x has the same rows. Collective.
-    **options
-        restart, precision ("f32"), threads, equilibrate, matching, zeros, time_limit, memory_limit and others,
-        which the guide lists.
-
-    Returns
-    -------
-    Solution
-        The result, with `x`, `outcome`, `iterations`, `residuals` and `plot()`. A solve that does not
-        converge warns and raises no exception; the solution is then false, and `solution.check()` raises one.
-        `x, info = krylith.solve(A, b)` unpacks it.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp, krylith
-    >>> A = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(100, 100))
-    >>> solution = krylith.solve(A, np.ones(100))
-    >>> solution.outcome
-    'converged'
-    >>> bool(np.linalg.norm(A @ solution.x - 1) <= 1e-6 * 10)
-    True
-    """
-    solver = Once(
-        A, method=method, precond=precond, rtol=rtol, atol=atol, max_iters=max_iters, device=device, block=block,
-        nullspace=nullspace, near_nullspace=near_nullspace, coordinates=coordinates, grid=grid,
-        fields=fields, matrices=matrices, comm=comm, verbose=verbose, **options,
-    )  # fmt: skip
-    return solver.solve(b, x0, callback=callback, out=out)
