@@ -230,7 +230,7 @@ fn apply(space: &Cuda, factors: &CudaSchwarz, how: TriangularSolve, x: &[f64]) -
     let (mut dx, mut dy) = (space.vector().unwrap(), space.vector().unwrap());
     space.write(x, &mut dx).unwrap();
     space.write(&vec![f64::NAN; x.len()], &mut dy).unwrap(); // poison: every entry must be written
-    factors.solve(space, how, &dx, &mut dy).unwrap();
+    factors.solve(space, how, false, &dx, &mut dy).unwrap();
     let mut y = vec![0.0; x.len()];
     space.read(&dy, &mut y).unwrap();
     y

@@ -72,16 +72,20 @@ impl Levels {
     }
 
     /// Calls `work` for every row with its run, level after level, with the runs of one level on all threads.
-    /// A row counts as `bytes` bytes. With `upper`, a run begins with its last row.
+    /// A row counts as `bytes` bytes. With `upper`, a run begins with its last row. With `reversed`, the last
+    /// level comes first: where the triangle is transposed, rows depend on those that depended on them.
     #[inline(always)]
     pub fn each_row(
         &self,
         pool: &Pool,
         bytes: usize,
         upper: bool,
+        reversed: bool,
         work: impl Fn(usize, &Range<usize>) + Sync,
     ) {
-        for (at, rows) in self.ptr.windows(2).zip(&self.rows) {
+        for k in 0..self.rows.len() {
+            let level = if reversed { self.rows.len() - 1 - k } else { k };
+            let (at, rows) = (&self.ptr[level..], self.rows[level]);
             let runs = &self.runs[at[0]..at[1]];
             let pieces = pool.pieces(rows * bytes).min(runs.len());
             pool.run(pieces, |piece| {

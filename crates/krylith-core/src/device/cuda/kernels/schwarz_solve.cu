@@ -3,6 +3,7 @@
 //
 //   schwarz_split    columns of both triangles from the pattern S
 //   schwarz_pack     values of both triangles from the factors
+//   schwarz_pack_transposed  values of both triangles of the transpose
 //   schwarz_exact    substitution, four rows per warp; bytes: see below, once
 //   schwarz_exact_rows  the same, one row per warp: where runs of four have more levels than rows;
 //                   bytes: once
@@ -32,6 +33,10 @@
 // Exact: v starts as `unset`, and a warp polls until the numbers that it needs are set. Warps take their rows
 // by ticket, in the order of levels. Each awaited row was thus taken earlier by a running warp, so every wait
 // ends; a time limit ends it too, and leaves NaN.
+//
+// The transpose has two triangles of the same form: (inv(D) (U - D))^T with inv(D)^T after it, and (L - I)^T
+// from the end. Their levels are those of the other triangle in M, last one first. Runs of rows are counted
+// from the other end there, so the first one may begin before row 0, by `skipped` rows. Results stay in v.
 
 #include "schwarz.cuh"
 
@@ -43,7 +48,7 @@ struct Sweep {
     int rows, most;            // number of rows of all subdomains; most rows per warp
     int count;                 // runs of rows, one per warp
     int sweeps, last;          // last: the work after the sweeps is done
-    int unused;
+    int skipped;               // exact: rows before row 0 that the first run of `most` rows has
     // first row of each, and one more; exact: numbers of runs of `most` rows in the order of levels
     const unsigned* runs;
     const i64* begin;          // first block of each row, and one more
@@ -56,7 +61,7 @@ struct Sweep {
     u64 limit;
     const VALUE* inverse;      // of the lower triangle: inverse of the diagonal, by columns
     double *next_w, *next_v;   // w of the upper triangle, and its v unless null
-    const unsigned* target;    // of the upper triangle: own node of each row, or NONE
+    const unsigned* target;    // of the upper triangle of M: own node of each row, or NONE
     double* out;
 };
 
@@ -108,8 +113,9 @@ __device__ __forceinline__ void triangle(const Sweep& s) {
         warp = (i64)blockIdx.x * WARPS + threadIdx.x / 32;
     }
     if (warp >= s.count) return;
-    const int first = (int)s.runs[warp] * (MODE == EXACT ? s.most : 1);
-    const int end = MODE == EXACT ? min(s.rows, first + s.most) : (int)s.runs[warp + 1];
+    const int run = (int)s.runs[warp], start = run * s.most - s.skipped;
+    const int first = MODE == EXACT ? max(0, start) : run;
+    const int end = MODE == EXACT ? min(s.rows, start + s.most) : (int)s.runs[warp + 1];
     const bool single = s.most <= AT_ONCE;
     const int first_number = first * B;
 
@@ -226,7 +232,7 @@ __device__ __forceinline__ void triangle(const Sweep& s) {
                         s.next_w[to] = z;
                         if (s.next_v) s.next_v[to] = MODE == EXACT ? unset() : z;
                     }
-                } else if (on && own < B) {
+                } else if (s.target && on && own < B) {
                     const unsigned target = s.target[i];
                     if (target != NONE) s.out[(i64)target * B + own] = v;
                 }
@@ -298,4 +304,34 @@ schwarz_pack(int rows, const i64* __restrict__ row_ptr, const i64* __restrict__ 
         }
     }
     if (!finite) *faulty = 1;
+}
+
+// Copies the transposes of the factors to both triangles. row_ptr, diagonal: the pattern S^T. from: for each of
+// its entries, that of S. column: of the lower triangle.
+extern "C" __global__ void __launch_bounds__(THREADS)
+schwarz_pack_transposed(int rows, const i64* __restrict__ row_ptr, const i64* __restrict__ diagonal, const unsigned* __restrict__ from,
+                        const i64* __restrict__ lower_begin, const i64* __restrict__ upper_begin, const unsigned* __restrict__ column,
+                        const double* __restrict__ factors, const double* __restrict__ inverses, VALUE* __restrict__ lower,
+                        VALUE* __restrict__ inverse, VALUE* __restrict__ upper) {
+    const int lane = threadIdx.x % 32;
+    for (i64 i = blockIdx.x * (i64)WARPS + threadIdx.x / 32; i < rows; i += (i64)gridDim.x * WARPS) {
+        const i64 begin = row_ptr[i], middle = diagonal[i], past = row_ptr[i + 1], to = lower_begin[i];
+        // Row-major blocks are their transposes by columns.
+        for (int e = lane; e < E; e += 32) inverse[i * E + e] = (VALUE)inverses[i * E + e];
+        for (i64 t = lane; t < (middle - begin) * E; t += 32) {
+            const i64 p = t / E;
+            const int e = (int)(t % E), r = e % B, c = e / B;
+            const double *u = factors + (i64)from[begin + p] * E + r, *d = inverses + (i64)column[to + p] * E + c * B;
+            double value = 0;  // the number that M stores, summed in the same order
+#pragma unroll
+            for (int m = 0; m < B; ++m) value = fma(d[m], u[m * B], value);
+            lower[(to + p) * E + e] = (VALUE)value;
+        }
+        VALUE* last = upper + (upper_begin[rows - i] - 1) * E;
+        for (i64 t = lane; t < (past - middle - 1) * E; t += 32) {
+            const i64 p = t / E;
+            const int e = (int)(t % E);
+            last[e - p * E] = (VALUE)factors[(i64)from[middle + 1 + p] * E + e];
+        }
+    }
 }

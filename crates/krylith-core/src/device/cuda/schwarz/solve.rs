@@ -9,7 +9,8 @@ use super::factor::Factorizer;
 use super::order::{self, Order, Orders};
 use crate::Result;
 use crate::comm::time_limit;
-use crate::precond::{SchwarzPlan, TriangularSolve};
+use crate::operator::not_prepared;
+use crate::precond::{SchwarzPlan, SchwarzRows, TriangularSolve, Turned};
 use crate::space::Precision;
 use std::sync::Arc;
 
@@ -25,8 +26,14 @@ kernels! {
         rows: i32, row_ptr: At<i64>, diagonal: At<i64>, lower_begin: At<i64>, upper_begin: At<i64>,
         factors: At<f64>, inverses: At<f64>, lower: Reals, inverse: Reals, upper: Reals, faulty: At<u32>,
     );
+    fn schwarz_pack_transposed(
+        rows: i32, row_ptr: At<i64>, diagonal: At<i64>, from: At<u32>, lower_begin: At<i64>,
+        upper_begin: At<i64>, column: At<u32>, factors: At<f64>, inverses: At<f64>, lower: Reals,
+        inverse: Reals, upper: Reals,
+    );
 }
 
+const WHAT: &str = "factors of subdomains with overlap";
 /// Warps per thread block.
 const WARPS: usize = 4;
 /// Rows per warp in exact solves with runs; `32 / LANES` of `schwarz_exact`.
@@ -49,27 +56,51 @@ struct Triangle {
     begin: Buffer<i64>,
     column: Buffer<u32>,
     values: Buffer<u8>,
-    runs: Buffer<u32>,
     order: Buffer<u32>,
     /// Rows per item of `order`: `EXACT_ROWS`, or one.
     per: usize,
+    /// Rows before the first one that the first item has.
+    skipped: usize,
     /// Number of levels of `order`.
     depth: usize,
     /// Shared memory of a thread block that substitutes.
     shared: usize,
-    /// Right-hand sides and results.
-    pub w: Buffer<f64>,
-    pub v: Buffer<f64>,
+}
+
+/// Both triangles, and the inverse of the diagonal after the first one.
+struct Triangles {
+    lower: Triangle,
+    upper: Triangle,
+    inverse: Buffer<u8>,
+}
+
+/// Vectors of a solve with one of the triangles: right-hand side and result; and the runs of sweeps.
+struct Side {
+    runs: Buffer<u32>,
+    w: Buffer<f64>,
+    v: Buffer<f64>,
+}
+
+/// The triangles of the transpose, and what packs them.
+struct Transposed {
+    triangles: Triangles,
+    row_ptr: Buffer<i64>,
+    diagonal: Buffer<i64>,
+    from: Buffer<u32>,
+    pack: Function<schwarz_pack_transposed>,
 }
 
 /// Both triangles, and the data of a solve.
 pub(super) struct Solves {
-    lower: Triangle,
-    upper: Triangle,
-    inverse: Buffer<u8>,
-    target: Buffer<u32>,
+    forward: Triangles,
+    transposed: Option<Transposed>,
+    /// For the lower and the upper triangle.
+    sides: [Side; 2],
+    pub target: Buffer<u32>,
     pub tickets: Buffer<u32>,
     faulty: Buffer<u32>,
+    block: usize,
+    precision: Precision,
     most: usize,
     limit: u64,
     functions: Functions,
@@ -101,7 +132,7 @@ pub(in crate::device::cuda) struct Sweep {
     count: i32,
     sweeps: i32,
     last: i32,
-    unused: i32,
+    skipped: i32,
     runs: u64,
     begin: u64,
     column: u64,
@@ -142,6 +173,65 @@ fn begins(lengths: impl Iterator<Item = i64>) -> Vec<i64> {
     std::iter::once(0).chain(lengths.map(add)).collect()
 }
 
+/// Order of a triangle of the transpose: that of the other triangle from its end, which needs no analysis.
+fn reversed(device: &Device, of: &Triangle, rows: usize) -> Result<(Order, usize)> {
+    let mut items = vec![0; of.order.len()];
+    device.read(&of.order, 0, &mut items)?;
+    let count = items.len() as u32;
+    items.reverse();
+    items.iter_mut().for_each(|item| *item = count - 1 - *item);
+    Ok((Order { items, per: of.per, depth: of.depth }, of.per * count as usize - rows))
+}
+
+impl Triangles {
+    /// Lays out both triangles of a pattern, without values. `pattern` has its row pointers and diagonals on
+    /// the device. An order comes with the rows that its first item has before the first row.
+    fn new(
+        device: &Arc<Device>,
+        (block, precision): (usize, Precision),
+        rows: SchwarzRows,
+        (row_ptr, column, diagonal): (&Buffer<i64>, &Buffer<u32>, &Buffer<i64>),
+        orders: [(&Order, usize); 2],
+    ) -> Result<Self> {
+        let (n, size, what) = (rows.len(), block * block * precision.bytes(), WHAT);
+        let lower: Vec<i64> = begins((0..n).map(|i| rows.diagonal[i] - rows.row_ptr[i]));
+        let upper: Vec<i64> = begins((0..n).rev().map(|i| rows.row_ptr[i + 1] - rows.diagonal[i] - 1));
+        let triangle = |begin: &[i64], (order, skipped): (&Order, usize)| -> Result<Triangle> {
+            let blocks = begin[n] as usize;
+            Ok(Triangle {
+                begin: device.upload(begin, what)?,
+                column: device.allocate(blocks, what)?,
+                values: device.allocate(blocks * size, what)?,
+                order: device.upload(&order.items, what)?,
+                per: order.per,
+                skipped,
+                depth: order.depth,
+                shared: order.shared(device, WARPS, 0),
+            })
+        };
+        let [first, second] = orders;
+        let made = Self {
+            lower: triangle(&lower, first)?,
+            upper: triangle(&upper, second)?,
+            inverse: device.allocate(n * size, what)?,
+        };
+        if n > 0 {
+            let split = device.function(&kernel(schwarz_split, block, precision))?;
+            split.on(device, grid(device, n), 32 * WARPS).run(
+                n as i32,
+                row_ptr,
+                column,
+                diagonal,
+                &made.lower.begin,
+                &made.upper.begin,
+                &made.lower.column,
+                &made.upper.column,
+            )?;
+        }
+        Ok(made)
+    }
+}
+
 impl Solves {
     pub fn new(
         device: &Arc<Device>,
@@ -151,37 +241,27 @@ impl Solves {
         precision: Precision,
         per: usize,
     ) -> Result<Self> {
-        let (b, rows, what) = (plan.block, plan.rows(), "factors of subdomains with overlap");
-        let size = b * b * precision.bytes();
-        let lower: Vec<i64> = begins((0..rows).map(|i| plan.diagonal[i] - plan.row_ptr[i]));
-        let upper: Vec<i64> = begins((0..rows).rev().map(|i| plan.row_ptr[i + 1] - plan.diagonal[i] - 1));
+        let (b, rows, what) = (plan.block, plan.rows(), WHAT);
         let runs = order::runs(plan, per);
         let from_end: Vec<u32> = runs.iter().rev().map(|&i| rows as u32 - i).collect();
-        let triangle = |begin: &[i64], runs: &[u32], order: &Order| -> Result<Triangle> {
-            let blocks = begin[rows] as usize;
-            Ok(Triangle {
-                begin: device.upload(begin, what)?,
-                column: device.allocate(blocks, what)?,
-                values: device.allocate(blocks * size, what)?,
-                runs: device.upload(runs, what)?,
-                order: device.upload(&order.items, what)?,
-                per: order.per,
-                depth: order.depth,
-                shared: order.shared(device, WARPS, 0),
-                w: device.zeros(rows * b, what)?,
-                v: device.zeros(rows * b, what)?,
-            })
+        let side = |runs: &[u32]| -> Result<Side> {
+            let vector = || device.zeros(rows * b, what);
+            Ok(Side { runs: device.upload(runs, what)?, w: vector()?, v: vector()? })
         };
         let mut target = vec![NONE; rows];
         plan.result.iter().enumerate().for_each(|(node, &row)| target[rows - 1 - row as usize] = node as u32);
         let sweep = |name| device.function(&schwarz_exact.named(name, defines(b, precision)));
+        let pattern = (&by.row_ptr, &by.column, &by.diagonal);
+        let both = [(&orders.lower, 0), (&orders.upper, 0)];
         let solves = Self {
-            lower: triangle(&lower, &runs, &orders.lower)?,
-            upper: triangle(&upper, &from_end, &orders.upper)?,
-            inverse: device.allocate(rows * size, what)?,
+            forward: Triangles::new(device, (b, precision), plan.pattern(), pattern, both)?,
+            transposed: None,
+            sides: [side(&runs)?, side(&from_end)?],
             target: device.upload(&target, what)?,
             tickets: device.zeros(2, what)?,
             faulty: device.zeros(1, what)?,
+            block: b,
+            precision,
             most: per,
             limit: time_limit()?.as_nanos() as u64,
             functions: Functions {
@@ -193,46 +273,85 @@ impl Solves {
                 jacobi: sweep("schwarz_jacobi")?,
             },
         };
-        for triangle in [&solves.lower, &solves.upper] {
+        for triangle in [&solves.forward.lower, &solves.forward.upper] {
             device.allow_shared(solves.functions.substitution(triangle), 32 * WARPS, triangle.shared)?;
-        }
-        if rows > 0 {
-            let split = device.function(&kernel(schwarz_split, b, precision))?;
-            split.on(device, grid(device, rows), 32 * WARPS).run(
-                rows as i32,
-                &by.row_ptr,
-                &by.column,
-                &by.diagonal,
-                &solves.lower.begin,
-                &solves.upper.begin,
-                &solves.lower.column,
-                &solves.upper.column,
-            )?;
         }
         Ok(solves)
     }
 
+    /// Lays out the triangles of the transpose, and packs them.
+    pub fn prepare_transpose(
+        &mut self,
+        device: &Arc<Device>,
+        plan: &SchwarzPlan,
+        by: &Factorizer,
+    ) -> Result<()> {
+        let (turned, what) = (Turned::of(plan)?, WHAT);
+        let (rows, forward) = (turned.rows(), &self.forward);
+        let column = device.upload(rows.column, what)?;
+        let (row_ptr, diagonal) = (device.upload(rows.row_ptr, what)?, device.upload(rows.diagonal, what)?);
+        let (first, skipped_first) = reversed(device, &forward.upper, rows.len())?;
+        let (second, skipped_second) = reversed(device, &forward.lower, rows.len())?;
+        let orders = [(&first, skipped_first), (&second, skipped_second)];
+        let (pattern, kind) = ((&row_ptr, &column, &diagonal), (self.block, self.precision));
+        self.transposed = Some(Transposed {
+            triangles: Triangles::new(device, kind, rows, pattern, orders)?,
+            row_ptr,
+            diagonal,
+            from: device.upload(&turned.from, what)?,
+            pack: device.function(&kernel(schwarz_pack_transposed, self.block, self.precision))?,
+        });
+        self.pack_transposed(device, by)
+    }
+
     /// Returns the addresses of the right-hand side of the lower triangle, and of its result.
     pub fn begin(&self) -> [u64; 2] {
-        [self.lower.w.pointer(), self.lower.v.pointer()]
+        let [lower, _] = &self.sides;
+        [lower.w.pointer(), lower.v.pointer()]
     }
 
     /// Packs new factors.
     pub fn pack(&mut self, device: &Device, by: &Factorizer) -> Result<()> {
-        let rows = self.target.len();
+        let (rows, to) = (self.target.len(), &self.forward);
         device.clear(&mut self.faulty)?;
         self.functions.pack.on(device, grid(device, rows), 32 * WARPS).run(
             rows as i32,
             &by.row_ptr,
             &by.diagonal,
-            &self.lower.begin,
-            &self.upper.begin,
+            &to.lower.begin,
+            &to.upper.begin,
             &by.factors,
             &by.inverses,
-            self.lower.values.pointer(),
-            self.inverse.pointer(),
-            self.upper.values.pointer(),
+            to.lower.values.pointer(),
+            to.inverse.pointer(),
+            to.upper.values.pointer(),
             &self.faulty,
+        )?;
+        self.pack_transposed(device, by)
+    }
+
+    /// Packs the transposes of new factors, where they are laid out.
+    fn pack_transposed(&self, device: &Device, by: &Factorizer) -> Result<()> {
+        let rows = self.target.len();
+        let Some(Transposed { triangles: to, row_ptr, diagonal, from, pack }) = &self.transposed else {
+            return Ok(());
+        };
+        if rows == 0 {
+            return Ok(());
+        }
+        pack.on(device, grid(device, rows), 32 * WARPS).run(
+            rows as i32,
+            row_ptr,
+            diagonal,
+            from,
+            &to.lower.begin,
+            &to.upper.begin,
+            &to.lower.column,
+            &by.factors,
+            &by.inverses,
+            to.lower.values.pointer(),
+            to.inverse.pointer(),
+            to.upper.values.pointer(),
         )
     }
 
@@ -245,24 +364,50 @@ impl Solves {
 
     /// Solves with both triangles: reads the lower triangle's w, and writes y on own nodes.
     pub fn solve(&self, space: &Cuda, how: TriangularSolve, deterministic: bool, y: u64) -> Result<()> {
-        let (lower, upper) = (&self.lower, &self.upper);
+        self.run_both(space, how, deterministic, &self.forward, [self.target.pointer(), y])
+    }
+
+    /// Solves with both triangles of the transpose: reads the lower triangle's w. Returns the address of the
+    /// results, which are those of rows from the end.
+    pub fn solve_transposed(&self, space: &Cuda, how: TriangularSolve, deterministic: bool) -> Result<u64> {
+        let transposed = self.transposed.as_ref().ok_or_else(not_prepared)?;
+        self.run_both(space, how, deterministic, &transposed.triangles, [0; 2])?;
+        let [lower, upper] = &self.sides;
+        Ok(match how {
+            // Sweeps write to the vectors in turn.
+            TriangularSolve::Jacobi { sweeps } if sweeps % 2 == 1 => lower.v.pointer(),
+            _ => upper.v.pointer(),
+        })
+    }
+
+    /// Launches the solves with both triangles. The result goes to `out` at the nodes `target`, if any.
+    fn run_both(
+        &self,
+        space: &Cuda,
+        how: TriangularSolve,
+        deterministic: bool,
+        triangles: &Triangles,
+        [target, out]: [u64; 2],
+    ) -> Result<()> {
+        let Triangles { lower, upper, inverse } = triangles;
+        let [lower_side, upper_side] = &self.sides;
         let rows = self.target.len() as i32;
         let exact = how == TriangularSolve::Exact;
-        let triangle = |t: &Triangle, ticket: usize| Sweep {
+        let triangle = |t: &Triangle, side: &Side, ticket: usize| Sweep {
             halt: space.halt(),
             rows,
             most: if exact { t.per } else { self.most } as i32,
-            count: if exact { t.order.len() } else { t.runs.len() - 1 } as i32,
+            count: if exact { t.order.len() } else { side.runs.len() - 1 } as i32,
             sweeps: 1,
             last: 1,
-            unused: 0,
-            runs: if exact { t.order.pointer() } else { t.runs.pointer() },
+            skipped: t.skipped as i32,
+            runs: if exact { t.order.pointer() } else { side.runs.pointer() },
             begin: t.begin.pointer(),
             column: t.column.pointer(),
             values: t.values.pointer(),
-            w: t.w.pointer(),
+            w: side.w.pointer(),
             from: 0,
-            v: t.v.pointer(),
+            v: side.v.pointer(),
             ticket: self.tickets.at(ticket),
             limit: self.limit,
             inverse: 0,
@@ -274,12 +419,12 @@ impl Solves {
         let in_place = exact || (!deterministic && matches!(how, TriangularSolve::Random { .. }));
         let both = [
             Sweep {
-                inverse: self.inverse.pointer(),
-                next_w: upper.w.pointer(),
-                next_v: if in_place { upper.v.pointer() } else { 0 },
-                ..triangle(lower, 0)
+                inverse: inverse.pointer(),
+                next_w: upper_side.w.pointer(),
+                next_v: if in_place { upper_side.v.pointer() } else { 0 },
+                ..triangle(lower, lower_side, 0)
             },
-            Sweep { target: self.target.pointer(), out: y, ..triangle(upper, 1) },
+            Sweep { target, out, ..triangle(upper, upper_side, 1) },
         ];
         for (sweep, triangle) in both.into_iter().zip([lower, upper]) {
             match how {
@@ -308,7 +453,8 @@ impl Solves {
         sweeps: usize,
         one: Sweep,
     ) -> Result<()> {
-        let to = [self.lower.v.pointer(), self.upper.v.pointer()];
+        let [lower, upper] = &self.sides;
+        let to = [lower.v.pointer(), upper.v.pointer()];
         let mut from = one.w;
         for k in 0..sweeps {
             let v = to[k % 2];
@@ -335,25 +481,27 @@ impl Solves {
     /// 0.34 ms on a plane of 600² nodes, and 8 ms and 17 ms on 1.5 million nodes in space.
     pub fn exact_is_faster(&self, sweeps: usize) -> bool {
         let rows = self.target.len().max(1);
-        let bytes = (self.lower.values.len() + self.upper.values.len()) as f64;
+        let Triangles { lower, upper, .. } = &self.forward;
+        let bytes = (lower.values.len() + upper.values.len()) as f64;
         let of_warps = RESIDENT * bytes / (2 * rows) as f64 * self.most as f64;
         let reads = if of_warps > CACHE { sweeps as f64 } else { 1.0 };
-        let exact = LEVEL * (self.lower.depth + self.upper.depth) as f64 + bytes / BANDWIDTH;
+        let exact = LEVEL * (lower.depth + upper.depth) as f64 + bytes / BANDWIDTH;
         exact < MORE_ITERATIONS * reads * bytes / BANDWIDTH
     }
 
     /// Least number of bytes that one application moves, for vectors of `own` nodes.
     pub fn bytes(&self, how: TriangularSolve, deterministic: bool, b: usize) -> u64 {
         let rows = self.target.len();
-        let triangles = self.lower.values.len() + self.upper.values.len();
-        let columns = 4 * (self.lower.column.len() + self.upper.column.len());
+        let Triangles { lower, upper, inverse } = &self.forward;
+        let triangles = lower.values.len() + upper.values.len();
+        let columns = 4 * (lower.column.len() + upper.column.len());
         let once = triangles + columns + 16 * rows + 32 * b * rows;
         let sweeps = match how {
             TriangularSolve::Jacobi { sweeps } => sweeps,
             TriangularSolve::Random { sweeps } if deterministic => sweeps,
             _ => 1,
         };
-        (sweeps * once + self.inverse.len() + rows * (8 + 48 * b)) as u64
+        (sweeps * once + inverse.len() + rows * (8 + 48 * b)) as u64
     }
 }
 
