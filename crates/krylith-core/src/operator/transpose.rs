@@ -8,12 +8,12 @@
 //! nothing is sorted again.
 
 use super::Terms;
+use crate::Result;
 use crate::comm::Communicator;
 use crate::comm::wire::{Reader, packed};
 use crate::halo::{Halo, Neighbour};
 use crate::matrix::storage::Storage;
 use crate::matrix::{Bsr, Dense};
-use crate::Result;
 use rayon::prelude::*;
 use std::any::Any;
 use std::borrow::Cow;
@@ -281,7 +281,8 @@ impl TransposedTerms {
             if t == maps.len() {
                 (storages.push(storages[0].clone()), maps.push(maps[0].clone()));
             }
-            turned.push((turned_coefficient(c), Cow::Owned(Bsr::from_storage(a.block(), storages[t].clone()))));
+            turned
+                .push((turned_coefficient(c), Cow::Owned(Bsr::from_storage(a.block(), storages[t].clone()))));
         }
         let mut made = Self { terms: Terms { terms: turned, halo }, maps };
         made.update_on_host(comm, terms)?;

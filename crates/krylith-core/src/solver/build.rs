@@ -550,6 +550,9 @@ impl<S: SolverSpace> Preconditioner<S> for Stage<S> {
     fn update_values(&mut self, space: &S, _: &Terms, values: TermValues) -> Result<()> {
         Stage::update_values(self, space, values)
     }
+    fn prepare_transpose(&mut self, space: &S, terms: &Terms) -> Result<()> {
+        Stage::prepare_transpose(self, space, terms)
+    }
 }
 
 impl<S: SolverSpace> Preconditioner<S> for NullSpace<S, Box<dyn Preconditioner<S>>> {

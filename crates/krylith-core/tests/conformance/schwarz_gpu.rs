@@ -482,10 +482,10 @@ pub fn schwarz_speed(device: &Arc<Device>) {
                 ] {
                     let mut best = f64::INFINITY;
                     for _ in 0..5 {
-                        f.solve(&space, how, &x, &mut y).unwrap();
+                        f.solve(&space, how, false, &x, &mut y).unwrap();
                         space.wait().unwrap();
                         let begin = Instant::now();
-                        (0..10).for_each(|_| f.solve(&space, how, &x, &mut y).unwrap());
+                        (0..10).for_each(|_| f.solve(&space, how, false, &x, &mut y).unwrap());
                         space.wait().unwrap();
                         best = best.min(begin.elapsed().as_secs_f64() / 10.0);
                     }

@@ -91,9 +91,11 @@ impl Factors {
             Factors::Cholesky { symbolic, .. } | Factors::Symmetric { symbolic, .. } => {
                 symbolic.solve_in_place_scratch::<f64>(1, Par::Seq)
             }
-            Factors::Lu { symbolic, .. } => symbolic
-                .solve_in_place_scratch::<f64>(1, Par::Seq)
-                .or(symbolic.solve_transpose_in_place_scratch::<f64>(1, Par::Seq)),
+            Factors::Lu { symbolic, .. } => {
+                symbolic
+                    .solve_in_place_scratch::<f64>(1, Par::Seq)
+                    .or(symbolic.solve_transpose_in_place_scratch::<f64>(1, Par::Seq))
+            }
             Factors::Bordered { inner, .. } => inner.solve_scratch(),
         }
     }

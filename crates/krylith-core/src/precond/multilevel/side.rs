@@ -8,10 +8,10 @@ use super::level::Level;
 use super::parts::operator;
 use super::transfers::Transfers;
 use super::{Coarsen, MultilevelOptions, Transfer};
+use crate::Result;
 use crate::operator::{LinearOperator, PointBlock, not_prepared};
 use crate::precond::Ildu;
 use crate::profile::{self, SetupPart};
-use crate::Result;
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 

@@ -7,9 +7,13 @@
 
 use super::SchwarzPlan;
 use crate::halo::Halo;
+use crate::operator::turned;
 use crate::{Error, Result};
 use rayon::prelude::*;
 use std::ops::Range;
+
+/// Number of entries below which a second thread costs more than it saves.
+const FEW: usize = 1 << 14;
 
 /// Pattern of factors by rows, in the form of [`SchwarzPlan`].
 #[derive(Clone, Copy)]
@@ -51,7 +55,7 @@ pub(crate) struct Turned {
 }
 
 impl Turned {
-    /// Transposes the pattern of a plan, each subdomain alone.
+    /// Transposes the pattern of a plan.
     ///
     /// # Errors
     /// More entries than 32-bit numbers can count.
@@ -62,53 +66,20 @@ impl Turned {
                 "the factors of ras have {entries} blocks on one rank; a transpose supports 2³² − 1: use more ranks"
             )));
         }
-        let mut turned = Self {
-            row_ptr: vec![0; rows + 1],
-            column: vec![0; entries],
-            diagonal: vec![0; rows],
-            from: vec![0; entries],
+        let starts: Vec<usize> = plan.row_ptr.par_iter().map(|&start| start as usize).collect();
+        let pieces = (entries / FEW + 1).min(rayon::current_num_threads());
+        let run = |pieces: usize, f: &(dyn Fn(usize) + Sync)| (0..pieces).into_par_iter().for_each(f);
+        let found = turned(&starts, &plan.column, rows, pieces, run, |entry| entry as u64);
+        let diagonal = |i: usize| {
+            let own = found.row_ptr[i]..found.row_ptr[i + 1];
+            (own.start + found.col[own].partition_point(|&j| (j as usize) < i)) as i64
         };
-        let mut rest = (
-            &mut turned.row_ptr[1..],
-            &mut turned.diagonal[..],
-            &mut turned.column[..],
-            &mut turned.from[..],
-        );
-        let mut parts = Vec::with_capacity(plan.count());
-        for own in plan.subdomains.windows(2).map(|w| w[0] as usize..w[1] as usize) {
-            // A subdomain has the same entries in S and in Sᵀ.
-            let first = plan.row_ptr[own.start] as usize;
-            let count = plan.row_ptr[own.end] as usize - first;
-            let (ends, more_ends) = rest.0.split_at_mut(own.len());
-            let (diagonal, more_diagonal) = rest.1.split_at_mut(own.len());
-            let (column, more_columns) = rest.2.split_at_mut(count);
-            let (from, more_from) = rest.3.split_at_mut(count);
-            rest = (more_ends, more_diagonal, more_columns, more_from);
-            parts.push((own, first, ends, diagonal, column, from));
-        }
-        parts.into_par_iter().for_each(|(own, first, ends, diagonal, column, from)| {
-            let entries = |i: usize| plan.row_ptr[i] as usize..plan.row_ptr[i + 1] as usize;
-            ends.fill(0);
-            for &j in &plan.column[first..first + column.len()] {
-                ends[j as usize - own.start] += 1;
-            }
-            // Each number becomes the place of its row's next entry, and in the end the end of its row.
-            let mut sum = 0;
-            ends.iter_mut().for_each(|end| sum += std::mem::replace(end, sum));
-            for i in own.clone() {
-                for e in entries(i) {
-                    let j = plan.column[e] as usize - own.start;
-                    let at = ends[j] as usize;
-                    (column[at], from[at]) = (i as u32, e as u32);
-                    if j == i - own.start {
-                        diagonal[j] = (first + at) as i64;
-                    }
-                    ends[j] += 1;
-                }
-            }
-            ends.iter_mut().for_each(|end| *end += first as i64);
-        });
-        Ok(turned)
+        Ok(Self {
+            diagonal: (0..rows).into_par_iter().map(diagonal).collect(),
+            row_ptr: found.row_ptr.par_iter().map(|&start| start as i64).collect(),
+            from: found.numbers.par_iter().map(|&entry| entry as u32).collect(),
+            column: found.col,
+        })
     }
 
     /// Returns its rows.
