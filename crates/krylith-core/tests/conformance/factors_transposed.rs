@@ -311,21 +311,24 @@ pub fn transposed_speed<S: SubdomainFactors + SchwarzFactors>(make: Make<S>, sid
         let space = make(n * b);
         let (mut x, mut y) = (space.vector().unwrap(), space.vector().unwrap());
         space.write(&Random(87).numbers(n * b), &mut x).unwrap();
-        let idle = since(&space, Instant::now());
+        let idle = (0..5).map(|_| since(&space, Instant::now())).fold(f64::INFINITY, f64::min);
         let mut report = |what: &str, setup: f64, first: f64, p: &dyn LinearOperator<S>| {
-            let mut best = [f64::INFINITY; 2];
-            for _ in 0..5 {
-                for (turned, best) in best.iter_mut().enumerate() {
-                    let begin = Instant::now();
-                    for _ in 0..10 {
-                        match turned {
-                            0 => p.apply(&space, &x, &mut y).unwrap(),
-                            _ => p.apply_transpose(&space, &x, &mut y).unwrap(),
-                        }
+            let mut run = |turned: bool, count: usize| {
+                let begin = Instant::now();
+                for _ in 0..count {
+                    match turned {
+                        false => p.apply(&space, &x, &mut y).unwrap(),
+                        true => p.apply_transpose(&space, &x, &mut y).unwrap(),
                     }
-                    *best = best.min((since(&space, begin) - idle) / 10.0);
                 }
-            }
+                since(&space, begin)
+            };
+            // The difference leaves out the wait for the device.
+            let mut best = |turned: bool| {
+                let mut least = |count| (0..5).map(|_| run(turned, count)).fold(f64::INFINITY, f64::min);
+                (least(25) - least(5)) / 20.0
+            };
+            let best = [best(false), best(true)];
             println!(
                 "{what}, {name}, {side}^3, b={b}: set-up {:.4} s, preparation {:.4} s ({:.2}); application {:.3} ms, \
                  transposed {:.3} ms ({:.2})",

@@ -3,7 +3,8 @@
 //
 //   schwarz_split    columns of both triangles from the pattern S
 //   schwarz_pack     values of both triangles from the factors
-//   schwarz_pack_transposed  values of both triangles of the transpose
+//   schwarz_turn     values of a triangle of the transpose from those of the other one of M
+//   schwarz_reverse, schwarz_reverse_begins  pattern of that triangle, counted from the other end
 //   schwarz_exact    substitution, four rows per warp; bytes: see below, once
 //   schwarz_exact_rows  the same, one row per warp: where runs of four have more levels than rows;
 //                   bytes: once
@@ -35,7 +36,7 @@
 // ends; a time limit ends it too, and leaves NaN.
 //
 // The transpose has two triangles of the same form: (inv(D) (U - D))^T with inv(D)^T after it, and (L - I)^T
-// from the end. Their levels are those of the other triangle in M, last one first. Runs of rows are counted
+// from the end. Each is the transpose of the other stored triangle, counted from its other end. Their levels are those of the other triangle in M, last one first. Runs of rows are counted
 // from the other end there, so the first one may begin before row 0, by `skipped` rows. Results stay in v.
 
 #include "schwarz.cuh"
@@ -306,32 +307,22 @@ schwarz_pack(int rows, const i64* __restrict__ row_ptr, const i64* __restrict__ 
     if (!finite) *faulty = 1;
 }
 
-// Copies the transposes of the factors to both triangles. row_ptr, diagonal: the pattern S^T. from: for each of
-// its entries, that of S. column: of the lower triangle.
+// The block of the transpose k blocks before its last one is that at places[k] of M, or at k without places.
+// Blocks by columns become their transposes by columns.
 extern "C" __global__ void __launch_bounds__(THREADS)
-schwarz_pack_transposed(int rows, const i64* __restrict__ row_ptr, const i64* __restrict__ diagonal, const unsigned* __restrict__ from,
-                        const i64* __restrict__ lower_begin, const i64* __restrict__ upper_begin, const unsigned* __restrict__ column,
-                        const double* __restrict__ factors, const double* __restrict__ inverses, VALUE* __restrict__ lower,
-                        VALUE* __restrict__ inverse, VALUE* __restrict__ upper) {
-    const int lane = threadIdx.x % 32;
-    for (i64 i = blockIdx.x * (i64)WARPS + threadIdx.x / 32; i < rows; i += (i64)gridDim.x * WARPS) {
-        const i64 begin = row_ptr[i], middle = diagonal[i], past = row_ptr[i + 1], to = lower_begin[i];
-        // Row-major blocks are their transposes by columns.
-        for (int e = lane; e < E; e += 32) inverse[i * E + e] = (VALUE)inverses[i * E + e];
-        for (i64 t = lane; t < (middle - begin) * E; t += 32) {
-            const i64 p = t / E;
-            const int e = (int)(t % E), r = e % B, c = e / B;
-            const double *u = factors + (i64)from[begin + p] * E + r, *d = inverses + (i64)column[to + p] * E + c * B;
-            double value = 0;  // the number that M stores, summed in the same order
-#pragma unroll
-            for (int m = 0; m < B; ++m) value = fma(d[m], u[m * B], value);
-            lower[(to + p) * E + e] = (VALUE)value;
-        }
-        VALUE* last = upper + (upper_begin[rows - i] - 1) * E;
-        for (i64 t = lane; t < (past - middle - 1) * E; t += 32) {
-            const i64 p = t / E;
-            const int e = (int)(t % E);
-            last[e - p * E] = (VALUE)factors[(i64)from[middle + 1 + p] * E + e];
-        }
+schwarz_turn(i64 blocks, const double* __restrict__ places, const VALUE* __restrict__ from, VALUE* __restrict__ to) {
+    for (i64 i = blockIdx.x * (i64)THREADS + threadIdx.x; i < blocks * E; i += (i64)gridDim.x * THREADS) {
+        const i64 block = i / E, place = places ? (i64)places[blocks - 1 - block] : block;
+        const int e = (int)(i % E);
+        to[i] = from[place * E + e % B * B + e / B];
     }
 }
+
+// Counts from the other end: to[i] = last - from[count - 1 - i], of columns, orders and beginnings of rows.
+template <class T> __device__ __forceinline__ void reverse(i64 count, T last, const T* __restrict__ from, T* __restrict__ to) {
+    for (i64 i = blockIdx.x * (i64)THREADS + threadIdx.x; i < count; i += (i64)gridDim.x * THREADS) to[i] = last - from[count - 1 - i];
+}
+extern "C" __global__ void __launch_bounds__(THREADS)
+schwarz_reverse(i64 count, unsigned last, const unsigned* __restrict__ from, unsigned* __restrict__ to) { reverse(count, last, from, to); }
+extern "C" __global__ void __launch_bounds__(THREADS)
+schwarz_reverse_begins(i64 count, i64 last, const i64* __restrict__ from, i64* __restrict__ to) { reverse(count, last, from, to); }

@@ -219,11 +219,10 @@ impl IncompleteFactors<Cuda> for CudaSchwarz {
         if self.adding.is_some() {
             return Ok(());
         }
-        let (device, plan, by) = (space.device(), &self.plan, &self.by);
-        let solves = &mut self.solves;
+        let (device, plan, solves) = (space.device(), &self.plan, &mut self.solves);
         let mut local = || {
             let (sums, what) = (Sums::of(plan)?, "a transpose of ras");
-            solves.prepare_transpose(device, plan, by)?;
+            solves.prepare_transpose(device)?;
             let (ptr, number) = (device.upload(&sums.ptr, what)?, device.upload(&sums.number, what)?);
             let own = device.zeros::<f64>(plan.nodes.ghosts * plan.block, what)?;
             Ok((ptr, number, own, device.function(&halo_kernel(schwarz_add, plan.block))?))

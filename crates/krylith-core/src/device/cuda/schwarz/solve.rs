@@ -4,13 +4,15 @@ use super::super::Cuda;
 use super::super::compiler::{Defines, Kernel};
 use super::super::driver::{Buffer, Device};
 use super::super::launch::{At, Entry, Function, Of, Reals, Set, kernels};
+use super::super::multilevel::transposed_positions;
+use super::super::resident::Resident;
 use super::super::specialisations::{STORES, define, value};
 use super::factor::Factorizer;
 use super::order::{self, Order, Orders};
 use crate::Result;
 use crate::comm::time_limit;
 use crate::operator::not_prepared;
-use crate::precond::{SchwarzPlan, SchwarzRows, TriangularSolve, Turned};
+use crate::precond::{SchwarzPlan, TriangularSolve};
 use crate::space::Precision;
 use std::sync::Arc;
 
@@ -26,11 +28,9 @@ kernels! {
         rows: i32, row_ptr: At<i64>, diagonal: At<i64>, lower_begin: At<i64>, upper_begin: At<i64>,
         factors: At<f64>, inverses: At<f64>, lower: Reals, inverse: Reals, upper: Reals, faulty: At<u32>,
     );
-    fn schwarz_pack_transposed(
-        rows: i32, row_ptr: At<i64>, diagonal: At<i64>, from: At<u32>, lower_begin: At<i64>,
-        upper_begin: At<i64>, column: At<u32>, factors: At<f64>, inverses: At<f64>, lower: Reals,
-        inverse: Reals, upper: Reals,
-    );
+    fn schwarz_turn(blocks: i64, places: At<f64>, from: Reals, to: Reals);
+    fn schwarz_reverse(count: i64, last: u32, from: At<u32>, to: At<u32>);
+    fn schwarz_reverse_begins(count: i64, last: i64, from: At<i64>, to: At<i64>);
 }
 
 const WHAT: &str = "factors of subdomains with overlap";
@@ -53,8 +53,8 @@ const NONE: u32 = u32::MAX;
 
 /// One of the two triangles; the upper one is stored from the end.
 struct Triangle {
-    begin: Buffer<i64>,
-    column: Buffer<u32>,
+    /// Beginnings of rows, and columns; without values.
+    pattern: Resident,
     values: Buffer<u8>,
     order: Buffer<u32>,
     /// Rows per item of `order`: `EXACT_ROWS`, or one.
@@ -81,13 +81,13 @@ struct Side {
     v: Buffer<f64>,
 }
 
-/// The triangles of the transpose, and what packs them.
+/// The triangles of the transpose.
 struct Transposed {
     triangles: Triangles,
-    row_ptr: Buffer<i64>,
-    diagonal: Buffer<i64>,
-    from: Buffer<u32>,
-    pack: Function<schwarz_pack_transposed>,
+    /// For each block of the lower and of the upper triangle, from the last one on, its place in the other
+    /// triangle of M.
+    places: [Arc<Buffer<f64>>; 2],
+    turn: Function<schwarz_turn>,
 }
 
 /// Both triangles, and the data of a solve.
@@ -173,62 +173,57 @@ fn begins(lengths: impl Iterator<Item = i64>) -> Vec<i64> {
     std::iter::once(0).chain(lengths.map(add)).collect()
 }
 
-/// Order of a triangle of the transpose: that of the other triangle from its end, which needs no analysis.
-fn reversed(device: &Device, of: &Triangle, rows: usize) -> Result<(Order, usize)> {
-    let mut items = vec![0; of.order.len()];
-    device.read(&of.order, 0, &mut items)?;
-    let count = items.len() as u32;
-    items.reverse();
-    items.iter_mut().for_each(|item| *item = count - 1 - *item);
-    Ok((Order { items, per: of.per, depth: of.depth }, of.per * count as usize - rows))
-}
+impl Triangle {
+    /// Allocates a triangle whose rows begin at `begin`, for blocks of `size` bytes.
+    fn new(device: &Arc<Device>, begin: &[i64], size: usize, order: &Order) -> Result<Self> {
+        let blocks = begin.last().map_or(0, |&end| end as usize);
+        let column = device.allocate(blocks, WHAT)?;
+        Ok(Self {
+            pattern: Resident::new(device.upload(begin, WHAT)?, column, device.allocate(0, WHAT)?),
+            values: device.allocate(blocks * size, WHAT)?,
+            order: device.upload(&order.items, WHAT)?,
+            per: order.per,
+            skipped: 0,
+            depth: order.depth,
+            shared: order.shared(device, WARPS, 0),
+        })
+    }
 
-impl Triangles {
-    /// Lays out both triangles of a pattern, without values. `pattern` has its row pointers and diagonals on
-    /// the device. An order comes with the rows that its first item has before the first row.
-    fn new(
-        device: &Arc<Device>,
-        (block, precision): (usize, Precision),
-        rows: SchwarzRows,
-        (row_ptr, column, diagonal): (&Buffer<i64>, &Buffer<u32>, &Buffer<i64>),
-        orders: [(&Order, usize); 2],
-    ) -> Result<Self> {
-        let (n, size, what) = (rows.len(), block * block * precision.bytes(), WHAT);
-        let lower: Vec<i64> = begins((0..n).map(|i| rows.diagonal[i] - rows.row_ptr[i]));
-        let upper: Vec<i64> = begins((0..n).rev().map(|i| rows.row_ptr[i + 1] - rows.diagonal[i] - 1));
-        let triangle = |begin: &[i64], (order, skipped): (&Order, usize)| -> Result<Triangle> {
-            let blocks = begin[n] as usize;
-            Ok(Triangle {
-                begin: device.upload(begin, what)?,
-                column: device.allocate(blocks, what)?,
-                values: device.allocate(blocks * size, what)?,
-                order: device.upload(&order.items, what)?,
-                per: order.per,
-                skipped,
-                depth: order.depth,
-                shared: order.shared(device, WARPS, 0),
-            })
+    /// Lays out the transpose, counted from the other end, without values, and returns the place of each of
+    /// its blocks from the last one on. The reverse order needs no analysis.
+    fn turned(&self, device: &Arc<Device>, kind: (usize, Precision)) -> Result<(Self, Arc<Buffer<f64>>)> {
+        let Self { pattern, values, order, per, depth, shared, .. } = self;
+        let (rows, blocks, items) = (pattern.row_ptr.len() - 1, pattern.col.len(), order.len());
+        let turned = match blocks {
+            0 => pattern.clone(),
+            _ => transposed_positions(device, pattern, rows)?,
         };
-        let [first, second] = orders;
-        let made = Self {
-            lower: triangle(&lower, first)?,
-            upper: triangle(&upper, second)?,
-            inverse: device.allocate(n * size, what)?,
-        };
-        if n > 0 {
-            let split = device.function(&kernel(schwarz_split, block, precision))?;
-            split.on(device, grid(device, n), 32 * WARPS).run(
-                n as i32,
-                row_ptr,
-                column,
-                diagonal,
-                &made.lower.begin,
-                &made.upper.begin,
-                &made.lower.column,
-                &made.upper.column,
-            )?;
+        let (begin, column) = (device.allocate(rows + 1, WHAT)?, device.allocate(blocks, WHAT)?);
+        let to_order = device.allocate::<u32>(items, WHAT)?;
+        let reverse = device.function(&kernel(schwarz_reverse, kind.0, kind.1))?;
+        for (count, last, from, to) in
+            [(blocks, rows, &*turned.col, &column), (items, items, order, &to_order)]
+        {
+            let last = last.wrapping_sub(1) as u32;
+            reverse.on(device, grid(device, count), 32 * WARPS).run(count as i64, last, from, to)?;
         }
-        Ok(made)
+        let begins = device.function(&kernel(schwarz_reverse_begins, kind.0, kind.1))?;
+        begins.on(device, grid(device, rows + 1), 32 * WARPS).run(
+            rows as i64 + 1,
+            blocks as i64,
+            &turned.row_ptr,
+            &begin,
+        )?;
+        let made = Self {
+            pattern: Resident::new(begin, column, device.allocate(0, WHAT)?),
+            values: device.allocate(values.len(), WHAT)?,
+            order: to_order,
+            skipped: per * items - rows,
+            per: *per,
+            depth: *depth,
+            shared: *shared,
+        };
+        Ok((made, turned.values))
     }
 }
 
@@ -251,10 +246,16 @@ impl Solves {
         let mut target = vec![NONE; rows];
         plan.result.iter().enumerate().for_each(|(node, &row)| target[rows - 1 - row as usize] = node as u32);
         let sweep = |name| device.function(&schwarz_exact.named(name, defines(b, precision)));
-        let pattern = (&by.row_ptr, &by.column, &by.diagonal);
-        let both = [(&orders.lower, 0), (&orders.upper, 0)];
+        let size = b * b * precision.bytes();
+        let lower: Vec<i64> = begins((0..rows).map(|i| plan.diagonal[i] - plan.row_ptr[i]));
+        let upper: Vec<i64> = begins((0..rows).rev().map(|i| plan.row_ptr[i + 1] - plan.diagonal[i] - 1));
+        let forward = Triangles {
+            lower: Triangle::new(device, &lower, size, &orders.lower)?,
+            upper: Triangle::new(device, &upper, size, &orders.upper)?,
+            inverse: device.allocate(rows * size, what)?,
+        };
         let solves = Self {
-            forward: Triangles::new(device, (b, precision), plan.pattern(), pattern, both)?,
+            forward,
             transposed: None,
             sides: [side(&runs)?, side(&from_end)?],
             target: device.upload(&target, what)?,
@@ -276,32 +277,36 @@ impl Solves {
         for triangle in [&solves.forward.lower, &solves.forward.upper] {
             device.allow_shared(solves.functions.substitution(triangle), 32 * WARPS, triangle.shared)?;
         }
+        if rows > 0 {
+            let split = device.function(&kernel(schwarz_split, b, precision))?;
+            let Triangles { lower, upper, .. } = &solves.forward;
+            split.on(device, grid(device, rows), 32 * WARPS).run(
+                rows as i32,
+                &by.row_ptr,
+                &by.column,
+                &by.diagonal,
+                &lower.pattern.row_ptr,
+                &upper.pattern.row_ptr,
+                &lower.pattern.col,
+                &upper.pattern.col,
+            )?;
+        }
         Ok(solves)
     }
 
     /// Lays out the triangles of the transpose, and packs them.
-    pub fn prepare_transpose(
-        &mut self,
-        device: &Arc<Device>,
-        plan: &SchwarzPlan,
-        by: &Factorizer,
-    ) -> Result<()> {
-        let (turned, what) = (Turned::of(plan)?, WHAT);
-        let (rows, forward) = (turned.rows(), &self.forward);
-        let column = device.upload(rows.column, what)?;
-        let (row_ptr, diagonal) = (device.upload(rows.row_ptr, what)?, device.upload(rows.diagonal, what)?);
-        let (first, skipped_first) = reversed(device, &forward.upper, rows.len())?;
-        let (second, skipped_second) = reversed(device, &forward.lower, rows.len())?;
-        let orders = [(&first, skipped_first), (&second, skipped_second)];
-        let (pattern, kind) = ((&row_ptr, &column, &diagonal), (self.block, self.precision));
+    pub fn prepare_transpose(&mut self, device: &Arc<Device>) -> Result<()> {
+        let kind = (self.block, self.precision);
+        let Triangles { lower, upper, inverse } = &self.forward;
+        let ((first, of_upper), (second, of_lower)) =
+            (upper.turned(device, kind)?, lower.turned(device, kind)?);
+        let inverse = device.allocate(inverse.len(), WHAT)?;
         self.transposed = Some(Transposed {
-            triangles: Triangles::new(device, kind, rows, pattern, orders)?,
-            row_ptr,
-            diagonal,
-            from: device.upload(&turned.from, what)?,
-            pack: device.function(&kernel(schwarz_pack_transposed, self.block, self.precision))?,
+            triangles: Triangles { lower: first, upper: second, inverse },
+            places: [of_upper, of_lower],
+            turn: device.function(&kernel(schwarz_turn, self.block, self.precision))?,
         });
-        self.pack_transposed(device, by)
+        self.pack_transposed(device)
     }
 
     /// Returns the addresses of the right-hand side of the lower triangle, and of its result.
@@ -318,8 +323,8 @@ impl Solves {
             rows as i32,
             &by.row_ptr,
             &by.diagonal,
-            &to.lower.begin,
-            &to.upper.begin,
+            &to.lower.pattern.row_ptr,
+            &to.upper.pattern.row_ptr,
             &by.factors,
             &by.inverses,
             to.lower.values.pointer(),
@@ -327,32 +332,30 @@ impl Solves {
             to.upper.values.pointer(),
             &self.faulty,
         )?;
-        self.pack_transposed(device, by)
+        self.pack_transposed(device)
     }
 
     /// Packs the transposes of new factors, where they are laid out.
-    fn pack_transposed(&self, device: &Device, by: &Factorizer) -> Result<()> {
-        let rows = self.target.len();
-        let Some(Transposed { triangles: to, row_ptr, diagonal, from, pack }) = &self.transposed else {
+    fn pack_transposed(&self, device: &Device) -> Result<()> {
+        let Some(Transposed { triangles: to, places: [of_upper, of_lower], turn }) = &self.transposed else {
             return Ok(());
         };
-        if rows == 0 {
-            return Ok(());
+        let from = &self.forward;
+        let size = self.block * self.block * self.precision.bytes();
+        for (places, from, to) in [
+            (Some(&**of_upper), &from.upper.values, &to.lower.values),
+            (Some(&**of_lower), &from.lower.values, &to.upper.values),
+            (None, &from.inverse, &to.inverse),
+        ] {
+            let blocks = to.len() / size;
+            turn.on(device, grid(device, blocks), 32 * WARPS).run(
+                blocks as i64,
+                places,
+                from.pointer(),
+                to.pointer(),
+            )?;
         }
-        pack.on(device, grid(device, rows), 32 * WARPS).run(
-            rows as i32,
-            row_ptr,
-            diagonal,
-            from,
-            &to.lower.begin,
-            &to.upper.begin,
-            &to.lower.column,
-            &by.factors,
-            &by.inverses,
-            to.lower.values.pointer(),
-            to.inverse.pointer(),
-            to.upper.values.pointer(),
-        )
+        Ok(())
     }
 
     /// True if a packed number is not finite; waits.
@@ -402,8 +405,8 @@ impl Solves {
             last: 1,
             skipped: t.skipped as i32,
             runs: if exact { t.order.pointer() } else { side.runs.pointer() },
-            begin: t.begin.pointer(),
-            column: t.column.pointer(),
+            begin: t.pattern.row_ptr.pointer(),
+            column: t.pattern.col.pointer(),
             values: t.values.pointer(),
             w: side.w.pointer(),
             from: 0,
@@ -494,7 +497,7 @@ impl Solves {
         let rows = self.target.len();
         let Triangles { lower, upper, inverse } = &self.forward;
         let triangles = lower.values.len() + upper.values.len();
-        let columns = 4 * (lower.column.len() + upper.column.len());
+        let columns = 4 * (lower.pattern.col.len() + upper.pattern.col.len());
         let once = triangles + columns + 16 * rows + 32 * b * rows;
         let sweeps = match how {
             TriangularSolve::Jacobi { sweeps } => sweeps,
