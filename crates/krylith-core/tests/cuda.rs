@@ -41,6 +41,11 @@ fn main() {
             test(stringify!($($path)::+), |d| conformance::$($path)::+(&|n| Cuda::new(d, n).unwrap()), false)
         };
     }
+    macro_rules! device {
+        ($($path:ident)::+) => {
+            test(stringify!($($path)::+), conformance::$($path)::+, false)
+        };
+    }
     macro_rules! first {
         ($module:ident::$name:ident) => {
             test(concat!(stringify!($module), "::", stringify!($name)), |_| $module::$name("cuda:0"), false)
@@ -56,22 +61,14 @@ fn main() {
         each!(csr::scalar_rows_of_every_length),
         each!(csr::residuals_of_scalar_rows),
         each!(csr::scalar_rows_are_updated),
-        test(
-            "scalar_rows_are_updated_from_device_memory",
-            csr::gpu::scalar_rows_are_updated_from_device_memory,
-            false,
-        ),
+        device!(csr::gpu::scalar_rows_are_updated_from_device_memory),
         test("csr::gpus_share_scalar_rows_by_peers", |_| gpus_share_scalar_rows(Transport::Peers), false),
         test("csr::gpus_share_scalar_rows_through_nccl", |_| gpus_share_scalar_rows(Transport::Nccl), false),
         each!(dia::products_by_diagonals),
         each!(dia::residuals_by_diagonals),
         each!(dia::diagonals_are_updated),
         each!(dia::products_by_diagonals_sum),
-        test(
-            "dia::diagonals_are_updated_from_device_memory",
-            conformance::dia::gpu::diagonals_are_updated_from_device_memory,
-            false,
-        ),
+        device!(dia::gpu::diagonals_are_updated_from_device_memory),
         test("dia::gpus_share_diagonals_by_peer_stores", |_| gpus_share_diagonals(Transport::Peers), false),
         test("dia::gpus_share_diagonals_through_nccl", |_| gpus_share_diagonals(Transport::Nccl), false),
         each!(replicated::cuts_are_those_of_the_host),
@@ -151,16 +148,14 @@ fn main() {
         each!(schwarz::sweeps_on_trial_give_way),
         each!(schwarz::schwarz_checks_its_factors),
         test("schwarz::schwarz_of_ranks", |_| schwarz_of_ranks(), false),
-        test(
-            "schwarz::subdomains_match_plain_loops",
-            conformance::schwarz_gpu::subdomains_match_plain_loops,
-            false,
-        ),
-        test(
-            "schwarz::bad_pivots_of_subdomains_are_named",
-            conformance::schwarz_gpu::bad_pivots_of_subdomains_are_named,
-            false,
-        ),
+        device!(schwarz_gpu::subdomains_match_plain_loops),
+        device!(schwarz_gpu::bad_pivots_of_subdomains_are_named),
+        each!(factors_transposed::ildu_is_transposed),
+        each!(factors_transposed::transposed_ildu_is_refreshed),
+        each!(factors_transposed::schwarz_is_transposed),
+        each!(factors_transposed::tiles_are_transposed),
+        each!(factors_transposed::stages_are_transposed),
+        each!(factors_transposed::adjoints_are_solved),
         each!(multilevel::cycles_match_dense_algebra),
         each!(costly::cycles_on_large_planes),
         each!(multilevel::hierarchies_are_refreshed),
@@ -317,6 +312,7 @@ fn main() {
         test("cut::seconds_of_a_cut", conformance::cut::seconds_of_a_cut, true),
         test("block_tiles::tile_speed", conformance::block_tiles::tile_speed, true),
         test("schwarz::schwarz_speed", conformance::schwarz_gpu::schwarz_speed, true),
+        test("factors_transposed::transposed_speed", transposed_speed, true),
         test(
             "transfers::transfer_speed",
             |d| conformance::transfers::transfer_speed(&|n| Cuda::new(d, n).unwrap()),
@@ -354,6 +350,10 @@ fn solvers_on_many_threads() {
 fn two_solvers_use_the_same_gpus_at_once() {
     let all: Vec<String> = (0..all_gpus().len()).map(|n| n.to_string()).collect();
     conformance::programs::two_solvers_at_once(&format!("cuda:{}", all.join(",")));
+}
+
+fn transposed_speed(device: &Arc<Device>) {
+    conformance::factors_transposed::transposed_speed(&|n| Cuda::new(device, n).unwrap(), 128);
 }
 
 /// 100 updates of values, each with a solve: nothing is allocated or compiled after the second, and each

@@ -21,6 +21,8 @@
 //! unknowns are stage values (A = inverse of the Butcher matrix, B = I) are supported too. If both were full,
 //! they would have different Û, and no lower triangular P would be close to the system.
 //!
+//! The transpose goes through the stages in reverse order, with transposed factors, products and coefficients.
+//!
 //! The unknowns of stage k of s are every s-th number of a vector from k on. The factors read and write them
 //! in place ([`Stride`]), without a copy.
 //!
@@ -30,7 +32,9 @@
 use super::compose::residual;
 use super::ildu::{Ildu, IlduOptions, Outline, Stride, SubdomainFactors};
 use crate::matrix::Dense;
-use crate::operator::{LinearOperator, PointBlock, PointBlockSum, TermValues, Terms, fresh_key, joined_key};
+use crate::operator::{
+    LinearOperator, PointBlock, PointBlockSum, TermValues, Terms, applied, fresh_key, joined_key,
+};
 use crate::partition::Subdomains;
 use crate::space::Precision;
 use crate::{Error, Result, sweeps};
@@ -201,6 +205,18 @@ impl<S: SubdomainFactors + PointBlockSum> Stage<S> {
         }
     }
 
+    /// Lays out the transposes of the factors and of the coupling, for these terms with the current values.
+    /// Call this function again after [`update_values`](Self::update_values), which refreshes the factors
+    /// alone.
+    ///
+    /// # Errors
+    /// Out of device memory; a rank that has ended or failed.
+    pub fn prepare_transpose(&mut self, space: &S, terms: &Terms) -> Result<()> {
+        self.stages.iter_mut().try_for_each(|ildu| ildu.prepare_transpose(space))?;
+        let Some(coupling) = &mut self.coupling else { return Ok(()) };
+        coupling.prepare_transpose(space, terms, &lower_factors(&terms.into())?)
+    }
+
     /// Returns the outline of the factors, which is the same for every stage.
     pub fn outline(&self) -> &Outline {
         self.stages[0].outline()
@@ -212,27 +228,44 @@ impl<S: SubdomainFactors + PointBlockSum> Stage<S> {
     }
 }
 
-impl<S: SubdomainFactors + PointBlockSum> LinearOperator<S> for Stage<S> {
-    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+impl<S: SubdomainFactors + PointBlockSum> Stage<S> {
+    /// Solves one stage after the other. The transpose begins with the last.
+    fn substitute(&self, space: &S, turned: bool, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         let s = self.stages.len();
+        let solve = |k: usize, x: &S::Vector, y: &mut S::Vector| match turned {
+            false => self.stages[k].apply_at(space, Stride::stage(k, s), x, y),
+            true => self.stages[k].apply_transpose_at(space, Stride::stage(k, s), x, y),
+        };
         let Some(coupling) = &self.coupling else {
-            return self
-                .stages
-                .iter()
-                .enumerate()
-                .try_for_each(|(k, ildu)| ildu.apply_at(space, Stride::stage(k, s), x, y));
+            return (0..s).try_for_each(|k| solve(k, x, y));
         };
         let (rest, scalars) = (&mut *self.rest.borrow_mut(), &mut *self.scalars.borrow_mut());
         // y must be finite at stages that are not solved yet. Their coefficients are zero, but 0 · NaN is
         // NaN.
         space.sweep(clear, scalars, [], [], [&mut *y], [])?;
-        self.stages[0].apply_at(space, Stride::stage(0, s), x, y)?;
-        for (k, ildu) in self.stages.iter().enumerate().skip(1) {
-            coupling.product.apply(space, y, rest)?;
+        for step in 0..s {
+            let k = if turned { s - 1 - step } else { step };
+            if step == 0 {
+                solve(k, x, y)?;
+                continue;
+            }
+            applied(&coupling.product, turned, space, y, rest)?;
             space.sweep(residual, scalars, [], [x], [&mut *rest], [])?;
-            ildu.apply_at(space, Stride::stage(k, s), rest, y)?;
+            solve(k, rest, y)?;
         }
         Ok(())
+    }
+}
+
+impl<S: SubdomainFactors + PointBlockSum> LinearOperator<S> for Stage<S> {
+    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        self.substitute(space, false, x, y)
+    }
+    fn has_transpose(&self) -> bool {
+        true
+    }
+    fn apply_transpose(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        self.substitute(space, true, x, y)
     }
     fn key(&self) -> u64 {
         let coupling = self.coupling.as_ref().map(|c| c.product.key());

@@ -213,7 +213,7 @@ fn add_preconditioner(
             let factor = tiles.factor.unwrap_or(TileFactor::Ic0);
             all.extend([
                 block_tiles::tile_factor::of(factor, precision).into(),
-                block_tiles::tile_solve::of([32, 8, 4], factor, precision, 0).into(),
+                block_tiles::tile_solve::of([32, 8, 4], factor, precision, 0, false).into(),
             ]);
         }
         PrecondSpec::Ildu(ildu) => factors(all, b * s, ildu.most_rows(b * s)),

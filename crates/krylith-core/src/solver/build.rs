@@ -541,11 +541,17 @@ impl<S: SolverSpace> Preconditioner<S> for Ildu<S> {
     fn update_values(&mut self, space: &S, _: &Terms, values: TermValues) -> Result<()> {
         Ildu::update_values(self, space, values)
     }
+    fn prepare_transpose(&mut self, space: &S, _: &Terms) -> Result<()> {
+        Ildu::prepare_transpose(self, space)
+    }
 }
 
 impl<S: SolverSpace> Preconditioner<S> for Stage<S> {
     fn update_values(&mut self, space: &S, _: &Terms, values: TermValues) -> Result<()> {
         Stage::update_values(self, space, values)
+    }
+    fn prepare_transpose(&mut self, space: &S, terms: &Terms) -> Result<()> {
+        Stage::prepare_transpose(self, space, terms)
     }
 }
 

@@ -36,7 +36,7 @@ fn any(i: usize, j: usize) -> f64 {
 }
 
 /// A symmetric positive definite matrix, or one that is neither, diagonally dominant by little.
-fn system(cells: [usize; 3], symmetric: bool) -> Bsr {
+pub fn system(cells: [usize; 3], symmetric: bool) -> Bsr {
     stencil(cells, &|i, j| match i == j {
         true => 6.1 + any(i, i),
         false if symmetric => -any(i.min(j), i.max(j)),

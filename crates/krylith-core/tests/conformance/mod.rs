@@ -18,6 +18,7 @@ pub mod csr;
 pub mod cut;
 pub mod dia;
 pub mod distributed;
+pub mod factors_transposed;
 pub mod fields;
 pub mod fields_ranks;
 pub mod gathered;

@@ -230,7 +230,7 @@ fn apply(space: &Cuda, factors: &CudaSchwarz, how: TriangularSolve, x: &[f64]) -
     let (mut dx, mut dy) = (space.vector().unwrap(), space.vector().unwrap());
     space.write(x, &mut dx).unwrap();
     space.write(&vec![f64::NAN; x.len()], &mut dy).unwrap(); // poison: every entry must be written
-    factors.solve(space, how, &dx, &mut dy).unwrap();
+    factors.solve(space, how, false, &dx, &mut dy).unwrap();
     let mut y = vec![0.0; x.len()];
     space.read(&dy, &mut y).unwrap();
     y
@@ -482,10 +482,10 @@ pub fn schwarz_speed(device: &Arc<Device>) {
                 ] {
                     let mut best = f64::INFINITY;
                     for _ in 0..5 {
-                        f.solve(&space, how, &x, &mut y).unwrap();
+                        f.solve(&space, how, false, &x, &mut y).unwrap();
                         space.wait().unwrap();
                         let begin = Instant::now();
-                        (0..10).for_each(|_| f.solve(&space, how, &x, &mut y).unwrap());
+                        (0..10).for_each(|_| f.solve(&space, how, false, &x, &mut y).unwrap());
                         space.wait().unwrap();
                         best = best.min(begin.elapsed().as_secs_f64() / 10.0);
                     }

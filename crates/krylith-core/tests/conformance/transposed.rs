@@ -52,7 +52,7 @@ fn new_values(rng: &mut Random, a: &Bsr) -> Bsr {
 }
 
 /// Preconditioners for blocks of any size.
-const PRECONDS: [&str; 9] = [
+const PRECONDS: [&str; 12] = [
     "none",
     "jacobi",
     "jacobi:block=1",
@@ -62,6 +62,9 @@ const PRECONDS: [&str; 9] = [
     "jacobi:block=1 then lu",
     "lu then jacobi:block=1",
     "symmetric(jacobi then jacobi:block=1)",
+    "ildu:rows=8",
+    "ildu:rows=8,fill=1,shift=1e-3",
+    "ras:overlap=1,solve=exact",
 ];
 
 /// Products and preconditioners of matrices whose pattern is not symmetric, for blocks of 1 to 8, with new
@@ -100,8 +103,13 @@ pub fn transposes_of_hierarchies(device: &str) {
         }
         Bsr::new(b, n, n, scalar.row_ptr().to_vec(), scalar.col().to_vec(), values).unwrap()
     };
-    let both =
-        ["amg", "amg:coarsen=smoothed", "amg:coarsen=aggregation,cycle=w", "amg:smoother=jacobi,sweeps=2"];
+    let both = [
+        "amg",
+        "amg:coarsen=smoothed",
+        "amg:coarsen=aggregation,cycle=w",
+        "amg:smoother=jacobi,sweeps=2",
+        "amg:smoother=ildu",
+    ];
     let lone = ["amg:coarsen=air", "amg:coarsen=air,levels=2,coarsest=4", "amg:smoother=chebyshev,degree=3"];
     for (a, preconds) in [(&scalar, [&both[..], &lone[..]].concat()), (&blocks, both.to_vec())] {
         for precond in preconds {
@@ -182,7 +190,18 @@ pub fn transposes_of_coupled_systems(device: &str) {
 pub fn ranks_transpose_as_one(device: &str) {
     let mut rng = Random(94);
     for (b, nodes, preconds) in [
-        (1, 100, &["none", "jacobi", "amg:coarsest=10", "amg:coarsen=smoothed,coarsest=10"][..]),
+        (
+            1,
+            100,
+            &[
+                "none",
+                "jacobi",
+                "ildu:rows=10",
+                "ras:overlap=1,solve=exact",
+                "amg:coarsest=10",
+                "amg:coarsen=smoothed,coarsest=10",
+            ][..],
+        ),
         (3, 24, &["jacobi", "jacobi:block=1 then jacobi", "chebyshev(jacobi; degree=3)"][..]),
     ] {
         let a = match b {
@@ -241,6 +260,8 @@ pub fn transposed_systems_are_solved(device: &str) {
         "",
         "method=gmres precond=jacobi",
         "method=bicgstab precond=amg",
+        "precond=ildu",
+        "precond=ras:solve=exact",
         "method=fgmres precond=amg:coarsen=air",
         "precond=lu",
         "precision=f32 precond=jacobi",

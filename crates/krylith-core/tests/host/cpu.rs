@@ -361,3 +361,36 @@ fn restrictions_are_transposes() {
 fn l1_blocks_are_those_of_the_host() {
     each(|space| conformance::coarsening::l1_blocks_are_those_of_the_host(space));
 }
+
+#[test]
+fn incomplete_factors_are_transposed() {
+    each(|space| conformance::factors_transposed::ildu_is_transposed(space));
+    each(|space| conformance::factors_transposed::transposed_ildu_is_refreshed(space));
+}
+
+#[test]
+fn overlapping_factors_are_transposed() {
+    each(|space| conformance::factors_transposed::schwarz_is_transposed(space));
+}
+
+#[test]
+fn tiles_are_transposed() {
+    each(|space| conformance::factors_transposed::tiles_are_transposed(space));
+}
+
+#[test]
+fn stages_are_transposed() {
+    each(|space| conformance::factors_transposed::stages_are_transposed(space));
+}
+
+#[test]
+fn adjoints_are_solved() {
+    each(|space| conformance::factors_transposed::adjoints_are_solved(space));
+}
+
+#[test]
+#[ignore = "measures transposed applications of incomplete factors on all threads"]
+fn transposed_speed() {
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    conformance::factors_transposed::transposed_speed(&|n| Cpu::new(n, threads), 64);
+}

@@ -17,7 +17,7 @@ fn schwarz_of_ranks_is_that_of_one() {
     let share = |comm: &Arc<dyn Communicator>, n: usize| {
         Ok(Cpu::distributed(n, Arc::new(Pool::eager(2)), comm.clone()))
     };
-    schwarz::schwarz_of_ranks(&[1, 2, 3], &|n| eager(n, 2), &share);
+    schwarz::schwarz_of_ranks(&[1, 2, 3, 4], &|n| eager(n, 2), &share);
 }
 
 /// Convection and diffusion on a square, in b×b blocks that couple components weakly.

@@ -130,10 +130,11 @@ impl TileFactors for Cpu {
 }
 
 impl CpuTiles {
-    /// Computes `y ← M⁻¹ x`, and the requested sums over x and y.
+    /// Computes `y ← M⁻¹ x` or, if `transposed`, `y ← M⁻ᵀ x`, and the requested sums over x and y.
     fn solve(
         &self,
         space: &Cpu,
+        transposed: bool,
         x: &[f64],
         y: &mut [f64],
         sums: Option<(&mut CpuScalars, Dots)>,
@@ -159,8 +160,8 @@ impl CpuTiles {
                         for number in share(count, piece, pieces) {
                             let tile = Tile::new(tiling, number);
                             let found = match factors {
-                                Factors::F64(halves) => solve(&tile, halves, x, &y, with_sums),
-                                Factors::F32(halves) => solve(&tile, halves, x, &y, with_sums),
+                                Factors::F64(halves) => solve(&tile, halves, transposed, x, &y, with_sums),
+                                Factors::F32(halves) => solve(&tile, halves, transposed, x, &y, with_sums),
                             };
                             // SAFETY: each tile has its own sums.
                             unsafe { out.range(number..number + 1)[0] = found };
@@ -187,7 +188,7 @@ impl CpuTiles {
 
 impl LinearOperator<Cpu> for CpuTiles {
     fn apply(&self, space: &Cpu, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
-        self.solve(space, x, y, None)
+        self.solve(space, false, x, y, None)
     }
     fn apply_with_dots(
         &self,
@@ -197,7 +198,13 @@ impl LinearOperator<Cpu> for CpuTiles {
         scalars: &mut CpuScalars,
         dots: Dots,
     ) -> Result<bool> {
-        self.solve(space, x, y, Some((scalars, dots))).map(|()| true)
+        self.solve(space, false, x, y, Some((scalars, dots))).map(|()| true)
+    }
+    fn has_transpose(&self) -> bool {
+        true
+    }
+    fn apply_transpose(&self, space: &Cpu, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
+        self.solve(space, true, x, y, None)
     }
     fn key(&self) -> u64 {
         self.key
@@ -394,9 +401,19 @@ impl Chains {
     }
 }
 
-/// Solves one tile, from x to y. Returns the sums (x, x) and (x, y), or zeros where they are not needed.
+/// Solves one tile, from x to y. If `transposed`, the triangles change places. Returns the sums (x, x) and (x,
+/// y), or zeros where they are not needed.
 #[inline(always)]
-fn solve<T: Stored>(tile: &Tile, f: &Halves<T>, x: &[f64], y: &Disjoint<f64>, sums: bool) -> [f64; 2] {
+fn solve<T: Stored>(
+    tile: &Tile,
+    f: &Halves<T>,
+    transposed: bool,
+    x: &[f64],
+    y: &Disjoint<f64>,
+    sums: bool,
+) -> [f64; 2] {
+    let other = f.upper.as_ref().unwrap_or(&f.lower);
+    let [lower, upper] = if transposed { [other, &f.lower] } else { [&f.lower, other] };
     let [cx, cy, cz] = tile.cells;
     let (chunks, mut found) = (cx.div_ceil(CHUNK), [0.0; 2]);
     let zero = || [[0.0; CHUNK]; LINES];
@@ -422,10 +439,10 @@ fn solve<T: Stored>(tile: &Tile, f: &Halves<T>, x: &[f64], y: &Disjoint<f64>, su
                     for (k, has) in [(1, line > 0), (2, z > 0)] {
                         if has {
                             let below = rows(at - tile.strides[k]..at - tile.strides[k] + len);
-                            multiply_add(add, &f.lower[k][all.clone()], below);
+                            multiply_add(add, &lower[k][all.clone()], below);
                         }
                     }
-                    let (q, h) = (&f.inverse[all.clone()], &f.lower[0][all]);
+                    let (q, h) = (&f.inverse[all.clone()], &lower[0][all]);
                     for k in 0..len {
                         let q = q[k].widen();
                         add[k] *= q;
@@ -444,7 +461,6 @@ fn solve<T: Stored>(tile: &Tile, f: &Halves<T>, x: &[f64], y: &Disjoint<f64>, su
             }
         }
     }
-    let upper = f.upper.as_ref().unwrap_or(&f.lower);
     for z in (0..cz).rev() {
         for y0 in (0..cy).step_by(LINES) {
             let lines = LINES.min(cy - y0);

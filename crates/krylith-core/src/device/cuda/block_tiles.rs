@@ -57,8 +57,8 @@ pub struct CudaTiles {
     scratch: Buffer<f64>,
     counter: Buffer<u32>,
     warps: usize,
-    /// Functions by number of sums.
-    functions: [OnceCell<Function<tile_solve>>; 3],
+    /// Functions by number of sums, and that of the transpose.
+    functions: [OnceCell<Function<tile_solve>>; 4],
     key: u64,
 }
 
@@ -216,7 +216,7 @@ impl TileFactors for Cuda {
 
 impl LinearOperator<Cuda> for CudaTiles {
     fn apply(&self, space: &Cuda, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
-        self.solve(space, x, y, None)
+        self.solve(space, false, x, y, None)
     }
     fn apply_with_dots(
         &self,
@@ -226,7 +226,14 @@ impl LinearOperator<Cuda> for CudaTiles {
         scalars: &mut CudaScalars,
         dots: Dots,
     ) -> Result<bool> {
-        self.solve(space, x, y, Some((scalars, dots))).map(|()| true)
+        self.solve(space, false, x, y, Some((scalars, dots))).map(|()| true)
+    }
+    fn has_transpose(&self) -> bool {
+        true
+    }
+    fn apply_transpose(&self, space: &Cuda, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
+        // IC(0) is its own transpose.
+        self.solve(space, self.factor == TileFactor::Ilu0, x, y, None)
     }
     fn key(&self) -> u64 {
         self.key
@@ -237,10 +244,11 @@ impl LinearOperator<Cuda> for CudaTiles {
 }
 
 impl CudaTiles {
-    /// Computes `y ← M⁻¹ x`, and the requested sums over x and y.
+    /// Computes `y ← M⁻¹ x` with the requested sums over x and y, or `y ← M⁻ᵀ x` if `transposed`.
     fn solve(
         &self,
         space: &Cuda,
+        transposed: bool,
         x: &Buffer<f64>,
         y: &mut Buffer<f64>,
         sums: Option<(&mut CudaScalars, Dots)>,
@@ -253,7 +261,7 @@ impl CudaTiles {
             Some((scalars, Dots::Xy(slot))) => (1, scalars.value(*slot), 0),
             Some((scalars, Dots::XxXy(slot))) => (2, scalars.value(*slot), scalars.value(slot + 1)),
         };
-        let function = tiles.function(device, count)?;
+        let function = tiles.function(device, count, transposed)?;
         let tile = [tiles.boxes.lx as usize, 1 << tiles.boxes.log_y, 1 << tiles.boxes.log_z];
         let shared = tiles.warps * shared(tile, tiles.factor, tiles.precision);
         // The grid depends only on the box, so that sums are reproducible.
@@ -306,16 +314,18 @@ impl CudaTiles {
         })
     }
 
-    /// Returns the kernel with this number of sums, loaded at its first use.
-    fn function(&self, device: &Arc<Device>, sums: usize) -> Result<&Function<tile_solve>> {
-        if let Some(function) = self.functions[sums].get() {
+    /// Returns the kernel with this number of sums, or that of the transpose, loaded at its first use.
+    fn function(&self, device: &Arc<Device>, sums: usize, transposed: bool) -> Result<&Function<tile_solve>> {
+        let place = &self.functions[if transposed { 3 } else { sums }];
+        if let Some(function) = place.get() {
             return Ok(function);
         }
         let tile = [self.boxes.lx as usize, 1 << self.boxes.log_y, 1 << self.boxes.log_z];
-        let function = device.function(&tile_solve::of(tile, self.factor, self.precision, sums))?;
+        let function =
+            device.function(&tile_solve::of(tile, self.factor, self.precision, sums, transposed))?;
         let shared = self.warps * shared(tile, self.factor, self.precision);
         device.allow_shared(&function, LANES * self.warps, shared)?;
-        Ok(self.functions[sums].get_or_init(|| function))
+        Ok(place.get_or_init(|| function))
     }
 }
 
@@ -332,9 +342,15 @@ impl tile_factor {
 }
 
 impl tile_solve {
-    /// Returns the kernel that solves with the factors and makes this many sums over the result. Tiles of
-    /// other shapes than [`SHAPES`] share a kernel.
-    pub(crate) fn of(tile: [usize; 3], factor: TileFactor, precision: Precision, sums: usize) -> Of<Self> {
+    /// Returns the kernel that solves with the factors, or with their transposes, and makes this many sums
+    /// over the result. Tiles of other shapes than [`SHAPES`] share a kernel.
+    pub(crate) fn of(
+        tile: [usize; 3],
+        factor: TileFactor,
+        precision: Precision,
+        sums: usize,
+        transposed: bool,
+    ) -> Of<Self> {
         let known = SHAPES.iter().any(|shape| shape.0 == tile);
         let [lx, log_y, log_z, pitch] = match known {
             true => [tile[0], tile[1].ilog2() as usize, tile[2].ilog2() as usize, pitch(tile)],
@@ -342,6 +358,7 @@ impl tile_solve {
         };
         let numbers = [
             ("DOTS", sums),
+            ("TRANSPOSED", transposed as usize),
             ("WARPS", most_warps(tile)),
             ("LX", lx),
             ("LOG_Y", log_y),
@@ -364,7 +381,9 @@ fn solve_kernels(set: Set) -> Vec<Kernel> {
     let tiles = || SHAPES.map(|shape| shape.0).into_iter().chain([[0; 3]]);
     let of = |(factor, precision)| {
         tiles().flat_map(move |tile| {
-            (0..=2).map(move |sums| tile_solve::of(tile, factor, precision, sums).into())
+            let turned = (factor == TileFactor::Ilu0).then_some((0, true));
+            let all = (0..=2).map(|sums| (sums, false)).chain(turned);
+            all.map(move |(sums, turned)| tile_solve::of(tile, factor, precision, sums, turned).into())
         })
     };
     kinds(set).flat_map(of).collect()

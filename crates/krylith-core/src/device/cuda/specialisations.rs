@@ -37,6 +37,7 @@ const FILES: &[&File] = &[
     &factors::ILDU_PLAN,
     &factors::ILDU_SOLVE,
     &factors::ILDU_STREAM,
+    &factors::ILDU_TRANSPOSE,
     &held::HELD,
     &multilevel::AGGREGATE,
     &multilevel::BLOCK_PRODUCTS,

@@ -76,8 +76,8 @@ pub trait SubdomainFactors: Space {
     /// Factors of subdomains. With a shift, a pivot that cannot be inverted gets shift times the largest
     /// entry of its row added to its diagonal.
     ///
-    /// A solve, y ← (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x in every subdomain, takes positions in vectors that are `step`
-    /// times as long as the factors have rows. The other numbers of y do not change.
+    /// A solve, y ← (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x in every subdomain, or its transpose, takes positions in
+    /// vectors that are `step` times as long as the factors have rows. The other numbers of y do not change.
     type Factors: IncompleteFactors<Self, Plan = Self::Plan, Options = Precision, How = Option<f64>, Solve = Stride>;
     /// Cuts the graph of terms on this device into subdomains of at most `rows` block rows, as
     /// [`SubdomainCut::Multilevel`](crate::partition::SubdomainCut::Multilevel); `None` if the host must cut.
@@ -198,7 +198,40 @@ impl<S: SubdomainFactors> Ildu<S> {
     /// # Errors
     /// Vectors that are not `at.step` times as long as the factors have rows.
     pub fn apply_at(&self, space: &S, at: Stride, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
-        self.factors.solve(space, at, x, y)
+        self.factors.solve(space, at, false, x, y)
+    }
+
+    /// Does the same as [`apply_transpose`](LinearOperator::apply_transpose) on the positions `at` of longer
+    /// vectors. The rest of y does not change.
+    ///
+    /// # Errors
+    /// As [`apply_at`](Self::apply_at); factors that were not prepared for it.
+    pub fn apply_transpose_at(&self, space: &S, at: Stride, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        self.factors.solve(space, at, true, x, y)
+    }
+
+    /// Lays out the factors for [`apply_transpose`](LinearOperator::apply_transpose). Nothing is analysed or
+    /// factorised. [`update_values`](Self::update_values) refreshes this layout too.
+    ///
+    /// # Errors
+    /// Out of device memory.
+    ///
+    /// ```
+    /// use krylith::device::Cpu;
+    /// use krylith::precond::{Ildu, IlduOptions};
+    /// use krylith::{matrix::Csr, operator::{LinearOperator, Terms}};
+    /// use krylith_core::partition::Subdomains;
+    /// let a = Csr::from_triplets(2, 2, &[(0, 0, 4.0), (0, 1, 1.0), (1, 0, 2.0), (1, 1, 3.0)])?;
+    /// let space = Cpu::new(2, 1);
+    /// let mut ildu = Ildu::new(&space, &Terms::csr(&a)?, &Subdomains::whole(2), IlduOptions::default())?;
+    /// ildu.prepare_transpose(&space)?;
+    /// let mut y = vec![0.0; 2];
+    /// ildu.apply_transpose(&space, &vec![8.0, 7.0], &mut y)?;
+    /// assert!((y[0] - 1.0).abs() < 1e-15 && (y[1] - 2.0).abs() < 1e-15); // Aᵀ y = x
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn prepare_transpose(&mut self, space: &S) -> Result<()> {
+        self.factors.prepare_transpose(space)
     }
 
     /// Returns the plan: the patterns and the order of elimination.
@@ -225,6 +258,12 @@ impl<S: SubdomainFactors> Ildu<S> {
 impl<S: SubdomainFactors> LinearOperator<S> for Ildu<S> {
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         self.apply_at(space, Stride::ALL, x, y)
+    }
+    fn has_transpose(&self) -> bool {
+        true
+    }
+    fn apply_transpose(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        self.apply_transpose_at(space, Stride::ALL, x, y)
     }
     fn key(&self) -> u64 {
         self.key

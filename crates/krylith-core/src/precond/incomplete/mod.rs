@@ -59,11 +59,26 @@ pub trait IncompleteFactors<S: Space>: Sized {
     /// # Errors
     /// Errors of the device; a rank that has ended or failed.
     fn factorize(&mut self, space: &S, values: &TermValues, how: Self::How) -> Result<FactorQuality>;
-    /// Computes `y ← M⁻¹ x`. Allocates nothing. Collective if the plan has halos with neighbours.
+    /// Lays out the present factors for solves with their transposes. Later factorisations refresh them. If
+    /// they are laid out already, nothing happens. Nothing is analysed or factorised. Collective if the plan
+    /// has halos with neighbours.
     ///
     /// # Errors
-    /// Vectors of a wrong length; a rank that has ended or failed.
-    fn solve(&self, space: &S, how: Self::Solve, x: &S::Vector, y: &mut S::Vector) -> Result<()>;
+    /// Out of device memory; a rank that has ended or failed.
+    fn prepare_transpose(&mut self, space: &S) -> Result<()>;
+    /// Computes `y ← M⁻¹ x`, or `y ← M⁻ᵀ x` if `transposed` is true. Allocates nothing. Collective if the
+    /// plan has halos with neighbours.
+    ///
+    /// # Errors
+    /// Vectors of a wrong length; a transpose that was not prepared; a rank that has ended or failed.
+    fn solve(
+        &self,
+        space: &S,
+        how: Self::Solve,
+        transposed: bool,
+        x: &S::Vector,
+        y: &mut S::Vector,
+    ) -> Result<()>;
     /// Returns the bytes that one application must move at least.
     fn bytes(&self, how: Self::Solve) -> u64;
 }

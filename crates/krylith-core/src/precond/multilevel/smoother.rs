@@ -24,7 +24,7 @@ mod steps;
 
 use super::Coarsen;
 use super::side::Side;
-use crate::operator::{LinearOperator, Terms, no_transpose};
+use crate::operator::{LinearOperator, Terms};
 use crate::partition::Subdomains;
 use crate::precond::{BlockJacobi, Ildu, IlduOptions};
 use crate::space::{FLAGS, Precision};
@@ -286,9 +286,9 @@ impl<S: Coarsen> Smoother<S> {
     ///
     /// # Errors
     /// Out of device memory.
-    pub fn prepare_transpose(&mut self, _on: &S) -> Result<()> {
+    pub fn prepare_transpose(&mut self, on: &S) -> Result<()> {
         match self {
-            Self::Factors { .. } => Err(no_transpose("amg:smoother=ildu")),
+            Self::Factors { factors, .. } => factors.prepare_transpose(on),
             _ => Ok(()),
         }
     }

@@ -22,8 +22,10 @@
 mod overlap;
 mod pattern;
 mod plan;
+mod turned;
 
 pub use plan::{FILL, Factorization, SchwarzOrder, SchwarzPattern, SchwarzPlan, TriangularSolve};
+pub(crate) use turned::{Rows, Sums, Turned, way_back};
 
 use super::incomplete::{FactorQuality, IncompleteFactors};
 use crate::comm::agree;
@@ -92,7 +94,7 @@ pub trait SchwarzFactors: Space {
     /// pivots are counted by node ([`SchwarzPlan::node`]). The diagonal blocks of U are inverted once.
     ///
     /// A solve, y ← M⁻¹ x on own nodes, imports x (`SchwarzPlan::nodes`), solves in every subdomain, and
-    /// keeps each own node's result.
+    /// keeps each own node's result. A transposed solve goes the opposite way; randomized sweeps have none.
     type Factors: IncompleteFactors<
             Self,
             Plan = SchwarzPlan,
@@ -285,8 +287,8 @@ impl<S: SchwarzFactors> Schwarz<S> {
     /// Chooses the sweeps on trial if they are close enough to substitution.
     fn settle_solve(&mut self, space: &S) -> Result<()> {
         let Some(Trial { x, y, z, scalars, sweeps }) = &mut self.trial else { return Ok(()) };
-        self.factors.solve(space, *sweeps, x, y)?;
-        self.factors.solve(space, TriangularSolve::Exact, x, z)?;
+        self.factors.solve(space, *sweeps, false, x, y)?;
+        self.factors.solve(space, TriangularSolve::Exact, false, x, z)?;
         space.sweep(apart, scalars, [], [y, z], [], [0, 1])?;
         let (mut sums, mut flags) = ([0.0; 2], [0; FLAGS]);
         space.read_scalars(scalars, 0, &mut sums, &mut flags)?;
@@ -303,6 +305,28 @@ impl<S: SchwarzFactors> Schwarz<S> {
             }
         };
         Ok(())
+    }
+
+    /// Lays out the factors for [`apply_transpose`](LinearOperator::apply_transpose). Nothing is analysed or
+    /// factorised. [`update_values`](Self::update_values) refreshes this layout too. Collective.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] with randomized solves; out of device memory; a rank that has ended or failed.
+    pub fn prepare_transpose(&mut self, space: &S) -> Result<()> {
+        self.check_transpose()?;
+        self.factors.prepare_transpose(space)
+    }
+
+    /// Refuses the transpose of a map that differs from call to call.
+    fn check_transpose(&self) -> Result<()> {
+        match self.settings.solve {
+            TriangularSolve::Random { .. } => Err(Error::Unsupported(
+                "ras with randomized solves has no transpose, because they differ from call to call; use \
+                 ras:solve=exact"
+                    .into(),
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn factorize(&mut self, space: &S, values: &TermValues, warm: bool) -> Result<()> {
@@ -396,7 +420,14 @@ impl<S: SchwarzFactors> Schwarz<S> {
 
 impl<S: SchwarzFactors> LinearOperator<S> for Schwarz<S> {
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
-        self.factors.solve(space, self.settings.solve, x, y)
+        self.factors.solve(space, self.settings.solve, false, x, y)
+    }
+    fn has_transpose(&self) -> bool {
+        !matches!(self.settings.solve, TriangularSolve::Random { .. })
+    }
+    fn apply_transpose(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        self.check_transpose()?;
+        self.factors.solve(space, self.settings.solve, true, x, y)
     }
     fn key(&self) -> u64 {
         joined_key([self.key, u64::from(self.settings.solve == TriangularSolve::Exact)])

@@ -5,7 +5,7 @@ use super::super::incomplete::check_cut;
 use super::super::incomplete::fill::Pattern;
 use super::super::incomplete::order::reverse_cuthill_mckee;
 use super::overlap::{self, Overlap};
-use super::pattern;
+use super::{Rows, pattern};
 use crate::comm::{Communicator, agree};
 use crate::interrupt::Allowance;
 use crate::operator::Terms;
@@ -234,19 +234,29 @@ impl SchwarzPlan {
         self.node.len()
     }
 
+    /// Returns the rows of S.
+    pub(crate) fn pattern(&self) -> Rows<'_> {
+        Rows { row_ptr: &self.row_ptr, column: &self.column, diagonal: &self.diagonal }
+    }
+
     /// Returns the entries of L in a row.
     pub(crate) fn lower(&self, row: usize) -> Range<usize> {
-        self.row_ptr[row] as usize..self.diagonal[row] as usize
+        self.pattern().lower(row)
     }
 
     /// Returns the entries of U in a row, without the diagonal.
     pub(crate) fn upper(&self, row: usize) -> Range<usize> {
-        self.diagonal[row] as usize + 1..self.row_ptr[row + 1] as usize
+        self.pattern().upper(row)
     }
 
     /// Returns the entries of L in row k or, with `upper`, those of U in row k from the end.
     pub(crate) fn triangle(&self, upper: bool, k: usize) -> Range<usize> {
         if upper { self.upper(self.rows() - 1 - k) } else { self.lower(k) }
+    }
+
+    /// Returns true if a row gives the result of its node.
+    pub(crate) fn keeps(&self, row: usize) -> bool {
+        self.result.get(self.node[row] as usize).is_some_and(|&kept| kept as usize == row)
     }
 
     /// Returns the number of blocks in S: L below the diagonal, and U on and above it.

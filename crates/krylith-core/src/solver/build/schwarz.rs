@@ -145,6 +145,9 @@ impl<S: SolverSpace> Preconditioner<S> for Schwarz<S> {
         let (_, values) = values.term(0).ok_or_else(|| Error::invalid("ras: no values"))?;
         Schwarz::update_values(self, space, values)
     }
+    fn prepare_transpose(&mut self, space: &S, _: &Terms) -> Result<()> {
+        Schwarz::prepare_transpose(self, space)
+    }
     fn take_events(&mut self) -> Vec<String> {
         Schwarz::take_events(self)
     }

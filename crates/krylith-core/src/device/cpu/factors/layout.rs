@@ -9,6 +9,9 @@
 //! The values of a subdomain are the slices of L in forward order, then those of D⁻¹ and U, level by level in
 //! backward order. A slice consists of its slots one after another (D⁻¹ first), and a slot of m columns of m
 //! rows of W numbers. There is one column number for each block of L and U, in the same order.
+//!
+//! The transpose has the factors Uᵀ, Dᵀ and Lᵀ in the places of L, D and U. Its levels are the same. An entry
+//! of row i goes to the next free slot of its column's row, so entries need no sorting and no map.
 
 use super::super::elimination::Stored;
 use crate::Result;
@@ -54,7 +57,11 @@ pub(super) struct Layout {
     /// Number of values of all subdomains.
     pub values: usize,
     order: usize,
+    transposed: bool,
 }
+
+/// For each row of a subdomain, the next place left and right of the diagonal.
+pub(super) type Next = Vec<[usize; 2]>;
 
 /// Returns the widths for blocks of order `m`, the widest first.
 fn widths(m: usize) -> &'static [usize] {
@@ -70,8 +77,8 @@ const TASK: usize = 16;
 
 impl Layout {
     /// Chooses the width of each subdomain's slices: the one that reads the fewest bytes, where each slice
-    /// counts 64 bytes more than its contents, for its loop.
-    pub fn new(plan: &Plan, precision: Precision) -> Self {
+    /// counts 64 bytes more than its contents, for its loop. With `transposed`, it lays out the transpose.
+    pub fn new(plan: &Plan, precision: Precision, transposed: bool) -> Self {
         let m = plan.order;
         let block = m * m * precision.bytes() + 2;
         // Width of each subdomain and number of its slices; then their positions.
@@ -81,7 +88,7 @@ impl Layout {
             .map_init(Lengths::default, |lengths, task| {
                 let (mut widths, mut slices) = (Vec::with_capacity(TASK), Vec::new());
                 for p in task * TASK..((task + 1) * TASK).min(plan.count()) {
-                    lengths.read(plan, p);
+                    lengths.read(plan, p, transposed);
                     let lanes = lengths.best(plan, p, m, block);
                     let from = slices.len();
                     lengths.slices(plan, p, lanes, &mut slices);
@@ -108,7 +115,7 @@ impl Layout {
                 values += (slots + count / 2) * lanes * m * m;
             }
         }
-        Self { pieces, slices, all_columns: columns, values, order: m }
+        Self { pieces, slices, all_columns: columns, values, order: m, transposed }
     }
 
     /// Returns the range of the values of subdomain `p`.
@@ -139,12 +146,12 @@ impl Layout {
             (more_columns, more_values) = (rest, others);
             tasks.push((first..end, columns, values));
         }
-        tasks.into_par_iter().for_each(|(subdomains, columns, values)| {
+        tasks.into_par_iter().for_each_init(Next::new, |next, (subdomains, columns, values)| {
             let first = subdomains.start;
             for p in subdomains {
                 let columns = &mut columns[self.pieces[p].columns - self.pieces[first].columns..];
                 let values = &mut values[self.pieces[p].values - self.pieces[first].values..];
-                self.columns_of(plan, p, columns, &narrow);
+                self.columns_of(plan, p, columns, &narrow, next);
                 self.pad(plan, p, values);
             }
         });
@@ -152,18 +159,28 @@ impl Layout {
     }
 
     /// Writes the columns of subdomain `p`.
-    fn columns_of<C: Copy>(&self, plan: &Plan, p: usize, columns: &mut [C], narrow: impl Fn(u32) -> C) {
+    fn columns_of<C: Copy>(
+        &self,
+        plan: &Plan,
+        p: usize,
+        columns: &mut [C],
+        narrow: impl Fn(u32) -> C,
+        next: &mut Next,
+    ) {
         let (lanes, first) = (self.pieces[p].lanes, plan.ptr[p]);
         let mut at = 0;
         self.each_slice(plan, p, |side, slice, rows| {
             let own = &mut columns[at..at + slice.slots as usize * lanes];
             own.fill(narrow(slice.start));
-            for (lane, row) in rows.enumerate().filter(|_| slice.slots > 0) {
+            for (lane, row) in rows.enumerate().filter(|_| slice.slots > 0 && !self.transposed) {
                 let of_row = &plan.columns[entries(plan, first + row, side)];
                 own[lane..].iter_mut().step_by(lanes).zip(of_row).for_each(|(to, &j)| *to = narrow(j));
             }
             at += own.len();
         });
+        if self.transposed {
+            self.turned(plan, p, lanes, 0, next, |_, i, at| columns[at] = narrow(i as u32));
+        }
     }
 
     /// Writes ones on the diagonals of the rows that are missing in slices of subdomain `p`, into its values.
@@ -197,12 +214,52 @@ impl Layout {
         levels.rev().for_each(|l| of_level(l, Side::Upper));
     }
 
+    /// Calls `f(entry, row, at)` for every block of subdomain `p` in the plan's order, with the place of its
+    /// transpose. A block takes `block` places. Each row has `diagonals` blocks before U.
+    #[inline(always)]
+    fn turned(
+        &self,
+        plan: &Plan,
+        p: usize,
+        block: usize,
+        diagonals: usize,
+        next: &mut Next,
+        mut f: impl FnMut(usize, usize, usize),
+    ) {
+        let rows = plan.ptr[p]..plan.ptr[p + 1];
+        next.clear();
+        next.resize(rows.len(), [0; 2]);
+        let mut at = 0;
+        self.each_slice(plan, p, |side, slice, rows| {
+            let before = if side == Side::Upper { diagonals } else { 0 };
+            rows.enumerate().for_each(|(lane, row)| next[row][side as usize] = at + before * block + lane);
+            at += (before + slice.slots as usize) * block;
+        });
+        for (i, position) in rows.enumerate() {
+            // A column's row gets its entries from rows in ascending order.
+            let mut take = |e: usize, side: Side| {
+                let at = &mut next[plan.columns[e] as usize][side as usize];
+                f(e, i, *at);
+                *at += block;
+            };
+            entries(plan, position, Side::Lower).for_each(|e| take(e, Side::Upper));
+            entries(plan, position, Side::Upper).for_each(|e| take(e, Side::Lower));
+            if diagonals > 0 {
+                // No later row has added to U of this row yet.
+                f(plan.diagonal[position], i, next[i][Side::Upper as usize] - block);
+            }
+        }
+    }
+
     /// Calls `f(entry, at)` for every block of subdomain `p`, with its number in the plan and the index of
     /// its first number among the subdomain's values.
     #[inline(always)]
-    fn blocks(&self, plan: &Plan, p: usize, mut f: impl FnMut(usize, usize)) {
+    fn blocks(&self, plan: &Plan, p: usize, next: &mut Next, mut f: impl FnMut(usize, usize)) {
         let (lanes, first) = (self.pieces[p].lanes, plan.ptr[p]);
         let block = lanes * self.order * self.order;
+        if self.transposed {
+            return self.turned(plan, p, block, 1, next, |e, _, at| f(e, at));
+        }
         let mut at = 0;
         self.each_slice(plan, p, |side, slice, rows| {
             for (lane, row) in rows.enumerate() {
@@ -221,37 +278,46 @@ impl Layout {
 
     /// Stores the factors of subdomain `p`, given as row-major blocks in the plan's order from the
     /// subdomain's first entry on.
-    pub fn store<T: Stored>(&self, plan: &Plan, p: usize, from: &[f64], to: &mut [T]) {
+    pub fn store<T: Stored>(&self, plan: &Plan, p: usize, from: &[f64], to: &mut [T], next: &mut Next) {
         match self.order {
-            1 => self.store_order(1, plan, p, from, to),
-            2 => self.store_order(2, plan, p, from, to),
-            3 => self.store_order(3, plan, p, from, to),
-            4 => self.store_order(4, plan, p, from, to),
-            m => self.store_order(m, plan, p, from, to),
+            1 => self.store_order(1, plan, p, from, to, next),
+            2 => self.store_order(2, plan, p, from, to, next),
+            3 => self.store_order(3, plan, p, from, to, next),
+            4 => self.store_order(4, plan, p, from, to, next),
+            m => self.store_order(m, plan, p, from, to, next),
         }
     }
 
     #[inline(always)]
-    fn store_order<T: Stored>(&self, m: usize, plan: &Plan, p: usize, from: &[f64], to: &mut [T]) {
+    fn store_order<T: Stored>(
+        &self,
+        m: usize,
+        plan: &Plan,
+        p: usize,
+        from: &[f64],
+        to: &mut [T],
+        next: &mut Next,
+    ) {
         let (first, lanes) = (plan.row_ptr[plan.ptr[p]], self.pieces[p].lanes);
-        self.blocks(plan, p, |e, at| {
+        // Steps from a number to those in the next row and in the next column.
+        let [down, right] = if self.transposed { [m * lanes, lanes] } else { [lanes, m * lanes] };
+        self.blocks(plan, p, next, |e, at| {
             let block = &from[(e - first) * m * m..][..m * m];
             for c in 0..m {
                 for r in 0..m {
-                    to[at + (c * m + r) * lanes] = T::narrow(block[r * m + c]);
+                    to[at + r * down + c * right] = T::narrow(block[r * m + c]);
                 }
             }
         });
     }
 
-    /// Reverses [`store`](Self::store), to the plan's order of all entries.
-    #[cfg(any(test, feature = "testing"))]
+    /// Reverses [`store`](Self::store) of a layout that is not transposed.
     pub fn load<T: Stored>(&self, plan: &Plan, p: usize, from: &[T], to: &mut [f64]) {
-        let (m, lanes) = (self.order, self.pieces[p].lanes);
-        self.blocks(plan, p, |e, at| {
+        let (m, lanes, first) = (self.order, self.pieces[p].lanes, plan.row_ptr[plan.ptr[p]]);
+        self.blocks(plan, p, &mut Next::new(), |e, at| {
             for c in 0..m {
                 for r in 0..m {
-                    to[e * m * m + r * m + c] = from[at + (c * m + r) * lanes].widen();
+                    to[(e - first) * m * m + r * m + c] = from[at + (c * m + r) * lanes].widen();
                 }
             }
         });
@@ -266,9 +332,20 @@ struct Lengths {
 }
 
 impl Lengths {
-    /// Reads the lengths of subdomain `p`.
-    fn read(&mut self, plan: &Plan, p: usize) {
+    /// Reads the lengths of subdomain `p`, or those of its transpose.
+    fn read(&mut self, plan: &Plan, p: usize, transposed: bool) {
         let rows = plan.ptr[p]..plan.ptr[p + 1];
+        if transposed {
+            for lengths in [&mut self.lower, &mut self.upper] {
+                lengths.clear();
+                lengths.resize(rows.len(), 0);
+            }
+            for i in rows {
+                entries(plan, i, Side::Upper).for_each(|e| self.lower[plan.columns[e] as usize] += 1);
+                entries(plan, i, Side::Lower).for_each(|e| self.upper[plan.columns[e] as usize] += 1);
+            }
+            return;
+        }
         let length = |side| move |i| entries(plan, i, side).len() as u32;
         self.lower.clear();
         self.lower.extend(rows.clone().map(length(Side::Lower)));

@@ -10,6 +10,9 @@
 //! number.
 //!
 //! Columns have 16 bits if no subdomain has more than 65,536 rows.
+//!
+//! A transposed solve streams the same numbers from a second layout. A solve that scatters columns of the
+//! first layout would need no memory, but rows in parallel lanes would then write to the same numbers.
 
 mod factorize;
 mod layout;
@@ -18,13 +21,13 @@ mod solve;
 use super::Cpu;
 use crate::Result;
 use crate::interrupt::Lookout;
-use crate::operator::{TermValues, Terms, check_lengths};
+use crate::operator::{TermValues, Terms, check_lengths, not_prepared};
 use crate::partition::Subdomains;
 use crate::precond::{FactorQuality, IncompleteFactors, Pivots, Plan, Stride, SubdomainFactors};
 use crate::space::Precision;
 use crate::threads::Disjoint;
 use factorize::Scratch;
-use layout::{Layout, Slice};
+use layout::{Layout, Next, Slice};
 use solve::Share;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -33,15 +36,21 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 #[doc(hidden)]
 pub struct CpuFactors {
     plan: Arc<Plan>,
-    layout: Layout,
-    columns: Columns,
-    values: Values,
+    forward: Triangles,
+    transposed: Option<Triangles>,
     /// Runs of subdomains with factors of about equal size.
     pieces: Vec<Range<usize>>,
     /// Scratch for as many threads as can work at once, so that one is always free.
     work: Vec<Mutex<Work>>,
     /// New values that came from a GPU.
     scratch: [Vec<f64>; 2],
+}
+
+/// L, D⁻¹ and U in order of application.
+struct Triangles {
+    layout: Layout,
+    columns: Columns,
+    values: Values,
 }
 
 /// Local columns.
@@ -61,6 +70,77 @@ struct Work {
     /// The vector of a subdomain, followed by space for a whole slice.
     vector: Vec<f64>,
     scratch: Scratch,
+    next: Next,
+}
+
+/// Values to which threads store the factors of subdomains.
+enum Target<'a> {
+    F64(&'a Layout, Disjoint<'a, f64>),
+    F32(&'a Layout, Disjoint<'a, f32>),
+}
+
+impl Target<'_> {
+    /// Stores the factors of subdomain `p`.
+    ///
+    /// # Safety
+    /// No other thread may store those of this subdomain.
+    unsafe fn store(&self, plan: &Plan, p: usize, from: &[f64], next: &mut Next) {
+        // SAFETY: subdomains have disjoint ranges, and the caller promises the rest.
+        match self {
+            Self::F64(layout, to) => layout.store(plan, p, from, unsafe { to.range(layout.range(p)) }, next),
+            Self::F32(layout, to) => layout.store(plan, p, from, unsafe { to.range(layout.range(p)) }, next),
+        }
+    }
+}
+
+impl Triangles {
+    /// Allocates the factors of a plan or, with `transposed`, those of its transpose.
+    fn allocate(plan: &Plan, precision: Precision, transposed: bool) -> Result<Self> {
+        let layout = Layout::new(plan, precision, transposed);
+        let narrow = plan.largest <= 1 << 16;
+        let (columns, values) = match (narrow, precision) {
+            (true, Precision::F64) => {
+                let (columns, values) = layout.arrays(plan, |j| j as u16)?;
+                (Columns::U16(columns), Values::F64(values))
+            }
+            (true, Precision::F32) => {
+                let (columns, values) = layout.arrays(plan, |j| j as u16)?;
+                (Columns::U16(columns), Values::F32(values))
+            }
+            (false, Precision::F64) => {
+                let (columns, values) = layout.arrays(plan, |j| j)?;
+                (Columns::U32(columns), Values::F64(values))
+            }
+            (false, Precision::F32) => {
+                let (columns, values) = layout.arrays(plan, |j| j)?;
+                (Columns::U32(columns), Values::F32(values))
+            }
+        };
+        Ok(Self { layout, columns, values })
+    }
+
+    fn precision(&self) -> Precision {
+        match self.values {
+            Values::F64(_) => Precision::F64,
+            Values::F32(_) => Precision::F32,
+        }
+    }
+
+    fn target(&mut self) -> Target<'_> {
+        match &mut self.values {
+            Values::F64(values) => Target::F64(&self.layout, Disjoint::new(values)),
+            Values::F32(values) => Target::F32(&self.layout, Disjoint::new(values)),
+        }
+    }
+
+    /// Reads the factors of subdomain `p`, as row-major blocks in the plan's order.
+    fn load(&self, plan: &Plan, p: usize, to: &mut [f64]) {
+        let range = self.layout.range(p);
+        match &self.values {
+            Values::F64(values) => self.layout.load(plan, p, &values[range], to),
+            Values::F32(values) => self.layout.load(plan, p, &values[range], to),
+        }
+    }
 }
 
 impl SubdomainFactors for Cpu {
@@ -83,100 +163,83 @@ impl IncompleteFactors<Cpu> for CpuFactors {
     type Solve = Stride;
 
     fn prepare(space: &Cpu, plan: &Arc<Plan>, precision: Precision) -> Result<Self> {
-        let layout = Layout::new(plan, precision);
         let what = "incomplete factors";
-        let narrow = plan.largest <= 1 << 16;
-        let (columns, values) = match (narrow, precision) {
-            (true, Precision::F64) => {
-                let (columns, values) = layout.arrays(plan, |j| j as u16)?;
-                (Columns::U16(columns), Values::F64(values))
-            }
-            (true, Precision::F32) => {
-                let (columns, values) = layout.arrays(plan, |j| j as u16)?;
-                (Columns::U16(columns), Values::F32(values))
-            }
-            (false, Precision::F64) => {
-                let (columns, values) = layout.arrays(plan, |j| j)?;
-                (Columns::U32(columns), Values::F64(values))
-            }
-            (false, Precision::F32) => {
-                let (columns, values) = layout.arrays(plan, |j| j)?;
-                (Columns::U32(columns), Values::F32(values))
-            }
-        };
-        let bytes = layout.values * precision.bytes();
+        let forward = Triangles::allocate(plan, precision, false)?;
+        let bytes = forward.layout.values * precision.bytes();
         let pieces = pieces(plan, space.pool().pieces(bytes));
         let work = (0..space.threads().min(pieces.len())).map(|_| {
             let vector = crate::threads::zeros((plan.largest + layout::LANES) * plan.order, what)?;
-            Ok(Mutex::new(Work { vector, scratch: Scratch::new(plan)? }))
+            Ok(Mutex::new(Work { vector, scratch: Scratch::new(plan)?, next: Next::new() }))
         });
         let work = work.collect::<Result<_>>()?;
-        Ok(CpuFactors {
-            plan: plan.clone(),
-            layout,
-            columns,
-            values,
-            pieces,
-            work,
-            scratch: Default::default(),
-        })
+        let (plan, scratch) = (plan.clone(), Default::default());
+        Ok(CpuFactors { plan, forward, transposed: None, pieces, work, scratch })
     }
 
     fn factorize(&mut self, space: &Cpu, new: &TermValues, shift: Option<f64>) -> Result<FactorQuality> {
-        let CpuFactors { plan, layout, values, pieces, work, scratch, .. } = self;
+        let CpuFactors { plan, forward, transposed, pieces, work, scratch, .. } = self;
         let terms = &new.on_host(scratch)?;
         let (pool, found) = (space.pool(), Mutex::new(Pivots::default()));
         let lookout = Lookout::here();
-        let run = |store: &(dyn Fn(usize, &[f64]) + Sync)| {
-            pool.run(pieces.len(), |piece| {
-                let mut pivots = Pivots::default();
-                let scratch = &mut free(work, piece).scratch;
-                for p in pieces[piece].clone() {
-                    pivots = pivots.with(factorize::subdomain(plan, terms, p, shift, scratch, &lookout));
-                    store(p, &scratch.values);
-                }
-                let mut all = found.lock().unwrap_or_else(|e| e.into_inner());
-                *all = all.with(pivots);
-            });
-        };
-        // SAFETY: subdomains have disjoint ranges, and each is given to one thread.
-        match values {
-            Values::F64(values) => {
-                let values = Disjoint::new(values);
-                run(&|p, from| layout.store(plan, p, from, unsafe { values.range(layout.range(p)) }));
+        let targets = [Some(forward.target()), transposed.as_mut().map(Triangles::target)];
+        pool.run(pieces.len(), |piece| {
+            let mut pivots = Pivots::default();
+            let Work { scratch, next, .. } = &mut *free(work, piece);
+            for p in pieces[piece].clone() {
+                pivots = pivots.with(factorize::subdomain(plan, terms, p, shift, scratch, &lookout));
+                // SAFETY: each subdomain is given to one thread.
+                targets.iter().flatten().for_each(|to| unsafe { to.store(plan, p, &scratch.values, next) });
             }
-            Values::F32(values) => {
-                let values = Disjoint::new(values);
-                run(&|p, from| layout.store(plan, p, from, unsafe { values.range(layout.range(p)) }));
-            }
-        }
+            let mut all = found.lock().unwrap_or_else(|e| e.into_inner());
+            *all = all.with(pivots);
+        });
         lookout.finish()?;
         Ok(found.into_inner().unwrap_or_else(|e| e.into_inner()).into())
     }
 
-    fn solve(&self, space: &Cpu, at: Stride, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
+    fn prepare_transpose(&mut self, space: &Cpu) -> Result<()> {
+        if self.transposed.is_some() {
+            return Ok(());
+        }
+        let CpuFactors { plan, forward, pieces, work, .. } = self;
+        let mut turned = Triangles::allocate(plan, forward.precision(), true)?;
+        let to = turned.target();
+        space.pool().run(pieces.len(), |piece| {
+            let Work { scratch, next, .. } = &mut *free(work, piece);
+            for p in pieces[piece].clone() {
+                forward.load(plan, p, &mut scratch.values);
+                // SAFETY: each subdomain is given to one thread.
+                unsafe { to.store(plan, p, &scratch.values, next) };
+            }
+        });
+        self.transposed = Some(turned);
+        Ok(())
+    }
+
+    fn solve(&self, space: &Cpu, at: Stride, transposed: bool, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
         let f = self;
+        let of = if transposed { f.transposed.as_ref().ok_or_else(not_prepared)? } else { &f.forward };
         let n = f.plan.block_rows * f.plan.order * at.step;
         check_lengths(n, n, x.len(), y.len())?;
         let (pool, y) = (space.pool(), Disjoint::new(y));
         pool.run(f.pieces.len(), |piece| {
             let vector = &mut free(&f.work, piece).vector;
-            Share { f, subdomains: f.pieces[piece].clone(), at, x, y: &y }.solve(vector);
+            Share { plan: &f.plan, of, subdomains: f.pieces[piece].clone(), at, x, y: &y }.solve(vector);
         });
         Ok(())
     }
 
     fn bytes(&self, _: Stride) -> u64 {
         let f = self;
-        let values = match &f.values {
+        let values = match &f.forward.values {
             Values::F64(v) => size_of_val(&v[..]),
             Values::F32(v) => size_of_val(&v[..]),
         };
-        let columns = match &f.columns {
+        let columns = match &f.forward.columns {
             Columns::U16(c) => size_of_val(&c[..]),
             Columns::U32(c) => size_of_val(&c[..]),
         };
-        let slices = f.layout.slices.len() * size_of::<Slice>();
+        let slices = f.forward.layout.slices.len() * size_of::<Slice>();
         let vectors = f.plan.block_rows * (4 + 16 * f.plan.order);
         (values + columns + slices + vectors) as u64
     }
@@ -185,12 +248,10 @@ impl IncompleteFactors<Cpu> for CpuFactors {
 #[cfg(any(test, feature = "testing"))]
 impl crate::precond::testing::ReadFactors for Cpu {
     fn read_factors(&self, f: &CpuFactors) -> Result<Vec<f64>> {
-        let mut out = vec![0.0; f.plan.entries() * f.plan.order * f.plan.order];
+        let square = f.plan.order * f.plan.order;
+        let mut out = vec![0.0; f.plan.entries() * square];
         for p in 0..f.plan.count() {
-            match &f.values {
-                Values::F64(v) => f.layout.load(&f.plan, p, &v[f.layout.range(p)], &mut out),
-                Values::F32(v) => f.layout.load(&f.plan, p, &v[f.layout.range(p)], &mut out),
-            }
+            f.forward.load(&f.plan, p, &mut out[f.plan.row_ptr[f.plan.ptr[p]] * square..]);
         }
         Ok(out)
     }

@@ -2,9 +2,9 @@
 
 use super::super::elimination::Stored;
 use super::layout::{Piece, Slice};
-use super::{Columns, CpuFactors, Values};
+use super::{Columns, Triangles, Values};
 use crate::device::cpu::Wide;
-use crate::precond::Stride;
+use crate::precond::{Plan, Stride};
 use crate::threads::Disjoint;
 use std::cell::RefCell;
 use std::ops::Range;
@@ -26,9 +26,10 @@ impl Column for u32 {
     }
 }
 
-/// One thread's part of a solve: y = (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x in these subdomains.
+/// One thread's part of a solve: y = (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x in these subdomains, with these triangles.
 pub(super) struct Share<'a> {
-    pub f: &'a CpuFactors,
+    pub plan: &'a Plan,
+    pub of: &'a Triangles,
     pub subdomains: Range<usize>,
     pub at: Stride,
     pub x: &'a [f64],
@@ -38,7 +39,7 @@ pub(super) struct Share<'a> {
 impl Share<'_> {
     /// Solves; `vector` has space for the largest subdomain and a slice more.
     pub fn solve(&self, vector: &mut [f64]) {
-        match (&self.f.values, &self.f.columns) {
+        match (&self.of.values, &self.of.columns) {
             (Values::F64(v), Columns::U16(c)) => self.by_order(v, c, vector),
             (Values::F64(v), Columns::U32(c)) => self.by_order(v, c, vector),
             (Values::F32(v), Columns::U16(c)) => self.by_order(v, c, vector),
@@ -47,7 +48,7 @@ impl Share<'_> {
     }
 
     fn by_order<T: Stored, C: Column>(&self, values: &[T], columns: &[C], vector: &mut [f64]) {
-        match self.f.plan.order {
+        match self.plan.order {
             1 => self.each::<T, C, 1, 8, 4>(values, columns, vector),
             2 => self.each::<T, C, 2, 4, 4>(values, columns, vector),
             3 => self.each::<T, C, 3, 4, 4>(values, columns, vector),
@@ -67,21 +68,21 @@ impl Share<'_> {
         columns: &[C],
         vector: &mut [f64],
     ) {
-        let Self { f, subdomains, at, x, y } = self;
+        let Self { plan, of, subdomains, at, x, y } = self;
         let vector = RefCell::new(vector);
         pulp::Arch::new().dispatch(Wide(
             #[inline(always)]
             || {
                 let vector = &mut *vector.borrow_mut();
-                let m = if M == 0 { f.plan.order } else { M };
+                let m = if M == 0 { plan.order } else { M };
                 for p in subdomains.clone() {
-                    let rows = &f.plan.rows[f.plan.ptr[p]..f.plan.ptr[p + 1]];
+                    let rows = &plan.rows[plan.ptr[p]..plan.ptr[p + 1]];
                     for (to, &i) in vector.chunks_exact_mut(m).zip(rows) {
                         gather(*at, i as usize * m, x, to);
                     }
-                    let piece = &f.layout.pieces[p];
+                    let piece = &of.layout.pieces[p];
                     let (values, columns) = (&values[piece.values..], &columns[piece.columns..]);
-                    let slices = &f.layout.slices;
+                    let slices = &of.layout.slices;
                     if M == 0 {
                         any_order(m, slices, piece, values, columns, vector);
                     } else if piece.lanes == 1 {

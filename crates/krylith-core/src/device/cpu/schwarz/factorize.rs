@@ -125,6 +125,7 @@ fn rows<const B: usize>(
         pool,
         bytes,
         false,
+        false,
         #[inline(always)]
         |i, run| {
             let entries = job.entries(i..i + 1);

@@ -72,16 +72,20 @@ impl Levels {
     }
 
     /// Calls `work` for every row with its run, level after level, with the runs of one level on all threads.
-    /// A row counts as `bytes` bytes. With `upper`, a run begins with its last row.
+    /// A row counts as `bytes` bytes. With `upper`, a run begins with its last row. With `reversed`, the last
+    /// level comes first: where the triangle is transposed, rows depend on those that depended on them.
     #[inline(always)]
     pub fn each_row(
         &self,
         pool: &Pool,
         bytes: usize,
         upper: bool,
+        reversed: bool,
         work: impl Fn(usize, &Range<usize>) + Sync,
     ) {
-        for (at, rows) in self.ptr.windows(2).zip(&self.rows) {
+        for k in 0..self.rows.len() {
+            let level = if reversed { self.rows.len() - 1 - k } else { k };
+            let (at, rows) = (&self.ptr[level..], self.rows[level]);
             let runs = &self.runs[at[0]..at[1]];
             let pieces = pool.pieces(rows * bytes).min(runs.len());
             pool.run(pieces, |piece| {
@@ -134,9 +138,10 @@ mod tests {
     fn rows_come_after_those_on_which_they_depend() {
         let random = (0..900u64).map(|k| [2 * k, 2 * k + 1].map(|k| (splitmix64(7, k) % 300) as usize));
         for plan in [grid(17), plan(300, random.map(|[i, j]| (i, j))), plan(5, std::iter::empty())] {
-            for upper in [false, true] {
-                let (levels, done) = (Levels::of(&plan, upper), Mutex::new(Vec::new()));
-                levels.each_row(&Pool::new(1), 1, upper, |i, _| done.lock().unwrap().push(i));
+            for (upper, reversed) in [(false, false), (true, false), (false, true), (true, true)] {
+                // A transposed triangle has the levels of the other one.
+                let (levels, done) = (Levels::of(&plan, upper != reversed), Mutex::new(Vec::new()));
+                levels.each_row(&Pool::new(1), 1, upper, reversed, |i, _| done.lock().unwrap().push(i));
                 let done = done.into_inner().unwrap();
                 let mut place = vec![usize::MAX; plan.rows()];
                 done.iter().enumerate().for_each(|(at, &i)| place[i] = at);

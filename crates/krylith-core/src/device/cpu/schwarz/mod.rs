@@ -8,19 +8,23 @@
 //!
 //! Memory traffic of one exact application: factors and columns once, five passes over the rows of
 //! subdomains. A Jacobi or randomized sweep reads L or U once.
+//!
+//! A transposed solve reads a copy of the factors in the order of rows of Sᵀ, so that each row is still
+//! computed by one thread. Its levels are those of the forward solve, last one first.
 
 mod factorize;
 mod levels;
 mod solve;
 
+use super::elimination::Stored;
 use super::{Cpu, elimination, outer};
-use crate::comm::Channel;
+use crate::comm::{Channel, agree};
 use crate::halo::Halo;
-use crate::memory::{Numbers, check_len};
-use crate::operator::{TermValues, check_lengths};
+use crate::memory::{self, check_len};
+use crate::operator::{TermValues, check_lengths, not_prepared};
 use crate::precond::{
-    FILL, FactorQuality, Factorization, IncompleteFactors, SchwarzFactors, SchwarzOptions, SchwarzPlan,
-    TriangularSolve,
+    FILL, FactorQuality, Factorization, IncompleteFactors, SchwarzFactors, SchwarzOptions, SchwarzPlan, Sums,
+    TriangularSolve, Turned, way_back,
 };
 use crate::space::{Precision, Space};
 use crate::threads::{Disjoint, Pool, share, zeros};
@@ -46,6 +50,7 @@ pub struct CpuSchwarz {
     rounded: Option<[Vec<f32>; 2]>,
     /// The largest entry of each scalar row.
     scale: Vec<f64>,
+    transposed: Option<Transposed>,
     schedule: Schedule,
     nodes: Option<RefCell<Import>>,
     blocks: Option<Import>,
@@ -70,6 +75,27 @@ struct Work {
     rhs: Vec<f64>,
     now: Vec<f64>,
     next: Vec<f64>,
+}
+
+/// The transposed factors, and the way of results to their nodes.
+struct Transposed {
+    pattern: Turned,
+    numbers: Numbers,
+    sums: Sums,
+    back: Option<RefCell<Back>>,
+}
+
+/// Blocks of factors and inverses of the diagonal, all transposed, in the order of Sᵀ.
+enum Numbers {
+    F64([Vec<f64>; 2]),
+    F32([Vec<f32>; 2]),
+}
+
+/// The way of sums to other ranks.
+struct Back {
+    import: Import,
+    sums: Vec<f64>,
+    arrived: Vec<f64>,
 }
 
 /// Imports the numbers of other ranks.
@@ -121,7 +147,7 @@ impl Schedule {
 
 impl CpuSchwarz {
     /// Gathers the values of the subdomain matrices, and the largest entry of each scalar row. Collective.
-    fn gather(&mut self, space: &Cpu, values: Numbers) -> Result<()> {
+    fn gather(&mut self, space: &Cpu, values: memory::Numbers) -> Result<()> {
         let CpuSchwarz { plan, matrix, scale, blocks, values: [scratch, ghosts], .. } = self;
         let (b, bb) = (plan.block, plan.block * plan.block);
         check_len(values.len(), plan.blocks.own * bb)?;
@@ -160,6 +186,111 @@ impl CpuSchwarz {
     }
 }
 
+impl Transposed {
+    /// Lays out the transpose, without numbers and without its way to other ranks.
+    fn new(plan: &SchwarzPlan, rounded: bool) -> Result<Self> {
+        let (b, what) = (plan.block, "the transposed factors of ras");
+        let [factors, inverse] = [plan.entries(), plan.rows()].map(|blocks| blocks * b * b);
+        let numbers = match rounded {
+            false => Numbers::F64([zeros(factors, what)?, zeros(inverse, what)?]),
+            true => Numbers::F32([zeros(factors, what)?, zeros(inverse, what)?]),
+        };
+        Ok(Self { pattern: Turned::of(plan)?, numbers, sums: Sums::of(plan)?, back: None })
+    }
+
+    /// Takes new factors.
+    fn store(&mut self, pool: &Pool, b: usize, factors: &[f64], inverse: &[f64]) {
+        let from = &self.pattern.from;
+        match &mut self.numbers {
+            Numbers::F64([to, of_diagonal]) => {
+                turn(pool, b, factors, to, |e| from[e] as usize);
+                turn(pool, b, inverse, of_diagonal, |i| i);
+            }
+            Numbers::F32([to, of_diagonal]) => {
+                turn(pool, b, factors, to, |e| from[e] as usize);
+                turn(pool, b, inverse, of_diagonal, |i| i);
+            }
+        }
+    }
+}
+
+/// Stores the transposes of blocks; `place` returns the block from which one comes.
+fn turn<T: Stored>(pool: &Pool, b: usize, from: &[f64], to: &mut [T], place: impl Fn(usize) -> usize + Sync) {
+    let (bb, pieces) = (b * b, pool.pieces(8 * from.len()));
+    let (count, to) = (to.len() / bb, Disjoint::new(to));
+    pool.run(pieces, |piece| {
+        let own = share(count, piece, pieces);
+        // SAFETY: pieces do not overlap.
+        let blocks = unsafe { to.range(own.start * bb..own.end * bb) };
+        for (block, k) in blocks.chunks_exact_mut(bb).zip(own) {
+            let from = &from[place(k) * bb..][..bb];
+            for r in 0..b {
+                (0..b).for_each(|c| block[r * b + c] = T::narrow(from[c * b + r]));
+            }
+        }
+    });
+}
+
+impl CpuSchwarz {
+    /// Computes `y ← M⁻ᵀ x`.
+    fn transposed_solve(
+        &self,
+        space: &Cpu,
+        how: TriangularSolve,
+        x: &Vec<f64>,
+        y: &mut Vec<f64>,
+    ) -> Result<()> {
+        let (plan, b) = (&self.plan, self.plan.block);
+        let transposed = self.transposed.as_ref().ok_or_else(not_prepared)?;
+        let n = plan.nodes.own * b;
+        check_lengths(n, n, x.len(), y.len())?;
+        let Work { rhs, now, next, .. } = &mut *self.work.borrow_mut();
+        let (pool, pieces) = (space.pool(), space.pool().pieces(16 * rhs.len()));
+        let to = Disjoint::new(rhs);
+        pool.run(pieces, |piece| {
+            let rows = share(plan.rows(), piece, pieces);
+            // SAFETY: pieces do not overlap.
+            let to = unsafe { to.range(rows.start * b..rows.end * b) };
+            for (to, row) in to.chunks_exact_mut(b).zip(rows) {
+                match plan.keeps(row) {
+                    true => to.copy_from_slice(&x[plan.node[row] as usize * b..][..b]),
+                    false => to.fill(0.0),
+                }
+            }
+        });
+        solve::solve(pool, self, how, Some(transposed), rhs, now, next);
+        let z = &now[..];
+        let add = |nodes: Range<usize>, arrived: &[f64], to: &mut [f64]| {
+            let (count, pieces, first) = (nodes.len(), pool.pieces(16 * to.len()), nodes.start);
+            let (Sums { ptr, number }, to) = (&transposed.sums, Disjoint::new(to));
+            pool.run(pieces, |piece| {
+                let own = share(count, piece, pieces);
+                // SAFETY: pieces do not overlap.
+                let to = unsafe { to.range(own.start * b..own.end * b) };
+                to.fill(0.0);
+                for (to, node) in to.chunks_exact_mut(b).zip(own.start + first..) {
+                    for &k in &number[ptr[node] as usize..ptr[node + 1] as usize] {
+                        let from = match (k as usize).checked_sub(plan.rows()) {
+                            None => &z[k as usize * b..][..b],
+                            Some(k) => &arrived[k * b..][..b],
+                        };
+                        to.iter_mut().zip(from).for_each(|(to, v)| *to += v);
+                    }
+                }
+            });
+        };
+        let Some(back) = &transposed.back else {
+            add(0..plan.nodes.own, &[], y);
+            return Ok(());
+        };
+        let Back { import, sums, arrived } = &mut *back.borrow_mut();
+        add(plan.nodes.own..plan.nodes.own + plan.nodes.ghosts, &[], sums);
+        import.bring(space, sums, arrived)?;
+        add(0..plan.nodes.own, arrived, y);
+        Ok(())
+    }
+}
+
 impl SchwarzFactors for Cpu {
     type Factors = CpuSchwarz;
 }
@@ -189,6 +320,7 @@ impl IncompleteFactors<Cpu> for CpuSchwarz {
             inverse: zeros(squares, what)?,
             before: Default::default(),
             rounded,
+            transposed: None,
             scale: zeros(rows, what)?,
             schedule: Schedule::new(plan, options.rows.max(1), space.pool()),
             nodes: Import::new(space, &plan.nodes, b)?.map(RefCell::new),
@@ -207,10 +339,39 @@ impl IncompleteFactors<Cpu> for CpuSchwarz {
             factors.iter_mut().zip(&self.factors).for_each(|(to, &v)| *to = v as f32);
             inverse.iter_mut().zip(&self.inverse).for_each(|(to, &v)| *to = v as f32);
         }
+        let Self { plan, factors, inverse, transposed, .. } = self;
+        if let Some(transposed) = transposed {
+            transposed.store(space.pool(), plan.block, factors, inverse);
+        }
         Ok(found)
     }
 
-    fn solve(&self, space: &Cpu, how: TriangularSolve, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
+    fn prepare_transpose(&mut self, space: &Cpu) -> Result<()> {
+        if self.transposed.is_some() {
+            return Ok(());
+        }
+        let (plan, b) = (&self.plan, self.plan.block);
+        let mut transposed = agree(space.comm(), Transposed::new(plan, self.rounded.is_some()))?;
+        if let Some(import) = Import::new(space, &Arc::new(way_back(&plan.nodes)), b)? {
+            let (sums, arrived) = (vec![0.0; plan.nodes.ghosts * b], vec![0.0; plan.nodes.send.len() * b]);
+            transposed.back = Some(RefCell::new(Back { import, sums, arrived }));
+        }
+        transposed.store(space.pool(), b, &self.factors, &self.inverse);
+        self.transposed = Some(transposed);
+        Ok(())
+    }
+
+    fn solve(
+        &self,
+        space: &Cpu,
+        how: TriangularSolve,
+        transposed: bool,
+        x: &Vec<f64>,
+        y: &mut Vec<f64>,
+    ) -> Result<()> {
+        if transposed {
+            return self.transposed_solve(space, how, x, y);
+        }
         let f = self;
         let (plan, b) = (&f.plan, f.plan.block);
         let n = plan.nodes.own * b;
@@ -231,7 +392,7 @@ impl IncompleteFactors<Cpu> for CpuSchwarz {
                 to.copy_from_slice(if node < n { &x[node..][..b] } else { &ghosts[node - n..][..b] });
             }
         });
-        solve::solve(space.pool(), f, how, rhs, now, next);
+        solve::solve(space.pool(), f, how, None, rhs, now, next);
         let (z, to) = (&now[..], Disjoint::new(y));
         let pieces = space.pool().pieces(16 * n);
         space.pool().run(pieces, |piece| {

@@ -1,13 +1,13 @@
 //! Solves L y = r and U z = y in all subdomains: by substitution, by Jacobi sweeps, or by sweeps in place
 //! (Alg. 2 and 3 of Ma, Le and Cai, paper 5 in docs/papers.md).
 
-use super::{CpuSchwarz, Levels, Shared, by_order};
-use crate::precond::{SchwarzPlan, TriangularSolve};
+use super::{CpuSchwarz, Levels, Numbers, Shared, Transposed, by_order};
+use crate::precond::{SchwarzRows, TriangularSolve};
 use crate::threads::Pool;
 
 /// Factors as solves read them.
 struct View<'a, T> {
-    plan: &'a SchwarzPlan,
+    rows: SchwarzRows<'a>,
     factors: &'a [T],
     inverse: &'a [T],
 }
@@ -17,24 +17,57 @@ pub(super) fn solve(
     pool: &Pool,
     f: &CpuSchwarz,
     how: TriangularSolve,
+    transposed: Option<&Transposed>,
     rhs: &mut Vec<f64>,
     now: &mut Vec<f64>,
     next: &mut Vec<f64>,
 ) {
-    let (plan, order) = (&*f.plan, f.plan.block);
-    match &f.rounded {
-        None => {
-            let view = View { plan, factors: &f.factors[..], inverse: &f.inverse[..] };
-            by_order!(order, both(pool, f, &view, how, rhs, now, next));
-        }
-        Some([factors, inverse]) => {
-            let view = View { plan, factors: &factors[..], inverse: &inverse[..] };
-            by_order!(order, both(pool, f, &view, how, rhs, now, next));
-        }
+    let order = f.plan.block;
+    macro_rules! both {
+        ($rows:expr, $factors:expr, $inverse:expr) => {{
+            let view = View { rows: $rows, factors: &$factors[..], inverse: &$inverse[..] };
+            match transposed {
+                None => by_order!(order, forward(pool, f, &view, how, rhs, now, next)),
+                Some(_) => by_order!(order, turned(pool, f, &view, how, rhs, now, next)),
+            }
+        }};
+    }
+    match (transposed, &f.rounded) {
+        (None, None) => both!(f.plan.pattern(), f.factors, f.inverse),
+        (None, Some([factors, inverse])) => both!(f.plan.pattern(), factors, inverse),
+        (Some(t), _) => match &t.numbers {
+            Numbers::F64([factors, inverse]) => both!(t.pattern.rows(), factors, inverse),
+            Numbers::F32([factors, inverse]) => both!(t.pattern.rows(), factors, inverse),
+        },
     }
 }
 
-fn both<const B: usize>(
+fn forward<const B: usize>(
+    pool: &Pool,
+    f: &CpuSchwarz,
+    view: &View<impl Copy + Sync + Into<f64>>,
+    how: TriangularSolve,
+    rhs: &mut Vec<f64>,
+    now: &mut Vec<f64>,
+    next: &mut Vec<f64>,
+) {
+    both::<B, false>(pool, f, view, how, rhs, now, next);
+}
+
+fn turned<const B: usize>(
+    pool: &Pool,
+    f: &CpuSchwarz,
+    view: &View<impl Copy + Sync + Into<f64>>,
+    how: TriangularSolve,
+    rhs: &mut Vec<f64>,
+    now: &mut Vec<f64>,
+    next: &mut Vec<f64>,
+) {
+    both::<B, true>(pool, f, view, how, rhs, now, next);
+}
+
+/// Solves with L and U or, with TURNED, with Uᵀ and Lᵀ. The diagonal belongs to U.
+fn both<const B: usize, const TURNED: bool>(
     pool: &Pool,
     f: &CpuSchwarz,
     view: &View<impl Copy + Sync + Into<f64>>,
@@ -47,29 +80,43 @@ fn both<const B: usize>(
     let (sweeps, jacobi) = match how {
         TriangularSolve::Exact => {
             let [lower, upper] = &schedule.exact;
-            pass::<B, false, false>(pool, view, lower, false, rhs, &[], next);
-            pass::<B, true, false>(pool, view, upper, false, next, &[], now);
+            let [first, second] = if TURNED { [upper, lower] } else { [lower, upper] };
+            pass::<B, false, false, TURNED>(pool, view, first, false, rhs, &[], next);
+            pass::<B, true, false, TURNED>(pool, view, second, false, next, &[], now);
             return;
         }
         TriangularSolve::Jacobi { sweeps } => (sweeps, true),
         TriangularSolve::Random { sweeps } => (sweeps, false),
     };
-    now.copy_from_slice(rhs);
+    begin::<B>(view, TURNED, rhs, now);
     for _ in 0..sweeps {
-        pass::<B, false, true>(pool, view, &schedule.runs, jacobi, rhs, now, next);
+        pass::<B, false, true, TURNED>(pool, view, &schedule.runs, jacobi, rhs, now, next);
         std::mem::swap(now, next);
     }
     std::mem::swap(rhs, now);
+    begin::<B>(view, !TURNED, rhs, now);
+    for _ in 0..sweeps {
+        pass::<B, true, true, TURNED>(pool, view, &schedule.runs, jacobi, rhs, now, next);
+        std::mem::swap(now, next);
+    }
+}
+
+/// Writes the starting values of sweeps: `rhs` or, with `scaled`, the inverse of the diagonal times `rhs`.
+fn begin<const B: usize>(
+    view: &View<impl Copy + Sync + Into<f64>>,
+    scaled: bool,
+    rhs: &[f64],
+    now: &mut [f64],
+) {
+    if !scaled {
+        return now.copy_from_slice(rhs);
+    }
     for ((z, y), inverse) in
         now.chunks_exact_mut(B).zip(rhs.chunks_exact(B)).zip(view.inverse.chunks_exact(B * B))
     {
         let mut sum = [0.0; B];
         multiply::<B>(inverse, y, &mut sum);
         z.copy_from_slice(&sum);
-    }
-    for _ in 0..sweeps {
-        pass::<B, true, true>(pool, view, &schedule.runs, jacobi, rhs, now, next);
-        std::mem::swap(now, next);
     }
 }
 
@@ -88,25 +135,26 @@ impl<T: Copy + Sync + Into<f64>> View<'_, T> {
         size_of_val(self.factors) / 2
     }
 
-    /// Computes row `i` of the solve with U, or with L: r_i − Σ over the other columns, in ascending order,
-    /// and for U times the inverse of the diagonal. `other` returns the numbers of a row.
+    /// Computes row `i` of the solve with the upper triangle, or the lower one: r_i − Σ over the other
+    /// columns, in ascending order, and times the inverse of the diagonal if the triangle has it. `other`
+    /// returns the numbers of a row.
     #[inline(always)]
-    fn row<'o, const B: usize, const UPPER: bool>(
+    fn row<'o, const B: usize, const UPPER: bool, const TURNED: bool>(
         &self,
         i: usize,
         r: &[f64],
         other: impl Fn(usize) -> &'o [f64],
     ) -> [f64; B] {
-        let (plan, bb) = (self.plan, B * B);
-        let entries = if UPPER { plan.upper(i) } else { plan.lower(i) };
+        let (rows, bb) = (self.rows, B * B);
+        let entries = if UPPER { rows.upper(i) } else { rows.lower(i) };
         let mut sum = [0.0; B];
         let blocks = self.factors[entries.start * bb..entries.end * bb].chunks_exact(bb);
-        for (&j, a) in plan.column[entries].iter().zip(blocks) {
+        for (&j, a) in rows.column[entries].iter().zip(blocks) {
             multiply::<B>(a, other(j as usize), &mut sum);
         }
         let mut left = [0.0; B];
         left.iter_mut().zip(r).zip(&sum).for_each(|((left, r), sum)| *left = r - sum);
-        if UPPER {
+        if UPPER != TURNED {
             sum = [0.0; B];
             multiply::<B>(&self.inverse[i * bb..][..bb], &left, &mut sum);
             return sum;
@@ -117,7 +165,7 @@ impl<T: Copy + Sync + Into<f64>> View<'_, T> {
 
 /// Computes all rows of the solve with L, or with U. In a sweep, a row reads `old` values from other runs
 /// and, if `jacobi`, from its own.
-fn pass<const B: usize, const UPPER: bool, const SWEEP: bool>(
+fn pass<const B: usize, const UPPER: bool, const SWEEP: bool, const TURNED: bool>(
     pool: &Pool,
     view: &View<impl Copy + Sync + Into<f64>>,
     levels: &Levels,
@@ -126,15 +174,16 @@ fn pass<const B: usize, const UPPER: bool, const SWEEP: bool>(
     old: &[f64],
     to: &mut [f64],
 ) {
-    let bytes = view.bytes() / view.plan.rows().max(1);
+    let bytes = view.bytes() / view.rows.len().max(1);
     let to = Shared::new(to);
     levels.each_row(
         pool,
         bytes,
         UPPER,
+        TURNED,
         #[inline(always)]
         |i, run| {
-            let found = view.row::<B, UPPER>(i, &r[i * B..][..B], |j| {
+            let found = view.row::<B, UPPER, TURNED>(i, &r[i * B..][..B], |j| {
                 if SWEEP && (jacobi || !run.contains(&j)) {
                     return &old[j * B..][..B];
                 }

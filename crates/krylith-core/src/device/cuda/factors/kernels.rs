@@ -17,8 +17,8 @@ kernels! {
         diagonal: At<i64>, rows: At<u32>, shift: f64, work: At<f64>, pivots: Address,
     );
     fn ildu_pack(
-        starts: At<i64>, sums: At<i64>, row_starts: At<i64>, diagonal: At<i64>, chunks: Address,
-        places: At<u8>, work: At<f64>, values: At<u8>,
+        starts: At<i64>, sums: At<i64>, row_starts: At<i64>, diagonal: At<i64>, from: At<u32>,
+        chunks: Address, places: At<u8>, work: At<f64>, values: At<u8>,
     );
 }
 
@@ -66,7 +66,15 @@ kernels! {
     ILDU_STREAM in "ildu_stream.cu", stream_kernels;
     fn ildu_stream(
         starts: At<i64>, levels: At<u32>, depths: At<u32>, row_starts: At<i64>, diagonal: At<i64>,
-        columns: At<u16>, sums: At<i64>, chunks: Address, places: At<u8>, largest: i32,
+        columns: At<u16>, sums: At<i64>, chunks: Address, places: At<u8>, largest: i32, transposed: i32,
+    );
+}
+
+kernels! {
+    ILDU_TRANSPOSE in "ildu_transpose.cu", |_| vec![ildu_transpose::of().into()];
+    fn ildu_transpose(
+        starts: At<i64>, row_starts: At<i64>, columns: At<u16>, rows: At<u16>, entries: At<u32>,
+        to_row_starts: At<i64>, to_columns: At<u16>, to_diagonal: At<i64>, from: At<u32>,
     );
 }
 
@@ -135,6 +143,13 @@ pub(crate) fn ildu_plan<K: Entry>(entry: K, patterns: usize) -> Of<K> {
 
 impl ildu_order {
     /// Returns the kernel for another order of elimination, for subdomains whose natural order is suspect.
+    pub(crate) fn of() -> Of<Self> {
+        Self.with(vec![define("THREADS", PLAN_THREADS)])
+    }
+}
+
+impl ildu_transpose {
+    /// Returns the kernel for the pattern of transposed factors.
     pub(crate) fn of() -> Of<Self> {
         Self.with(vec![define("THREADS", PLAN_THREADS)])
     }

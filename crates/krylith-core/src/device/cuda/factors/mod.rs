@@ -14,12 +14,18 @@
 //! A set-up counts and gathers entries (`ildu_plan.cu`), replaces bad orders (`ildu_order.cu`), lays out the
 //! stream (`ildu_stream.cu`), and factorizes and packs (`ildu_factor.cu`). Between these steps the host reads
 //! a few sums, which give the size of the memory that the next step needs.
+//!
+//! Transposed solves have a stream of their own, which the same kernel reads. Its pattern is transposed
+//! (`ildu_transpose.cu`); levels and the factors in `work` are those of the forward solve.
 
 mod kernels;
 mod plan;
 mod shape;
 
-pub(in crate::device::cuda) use kernels::{ILDU_FACTOR, ILDU_ORDER, ILDU_PLAN, ILDU_SOLVE, ILDU_STREAM};
+use kernels::ildu_transpose;
+pub(in crate::device::cuda) use kernels::{
+    ILDU_FACTOR, ILDU_ORDER, ILDU_PLAN, ILDU_SOLVE, ILDU_STREAM, ILDU_TRANSPOSE,
+};
 pub(crate) use kernels::{ildu_count, ildu_factor, ildu_form, ildu_pack, ildu_plan, ildu_solve, ildu_stream};
 pub use plan::CudaPlan;
 pub(in crate::device::cuda) use plan::THREADS as PLAN_THREADS;
@@ -29,7 +35,7 @@ use super::Cuda;
 use super::driver::{Buffer, Device};
 use super::launch::Function;
 use super::scan::scan_columns;
-use crate::operator::{TermValues, Terms};
+use crate::operator::{TermValues, Terms, not_prepared};
 use crate::partition::Subdomains;
 use crate::precond::{FactorQuality, IncompleteFactors, Outline, Pivots, Plan, Stride, SubdomainFactors};
 use crate::space::Precision;
@@ -44,6 +50,7 @@ type Matrix = [u64; 2];
 /// Pattern and values of all subdomains' factors.
 pub struct CudaFactors {
     plan: Arc<CudaPlan>,
+    precision: Precision,
     shape: IlduShape,
     shared: usize,
     functions: Functions,
@@ -52,6 +59,16 @@ pub struct CudaFactors {
     natural: Buffer<f64>,
     work: Buffer<f64>,
     pivots: Buffer<u64>,
+    stream: Stream,
+    transposed: Option<Transposed>,
+}
+
+/// The stream of the transpose, and what packs it.
+struct Transposed {
+    row_starts: Buffer<i64>,
+    diagonal: Buffer<i64>,
+    /// For each entry, that of the factors, from the subdomain's first on.
+    from: Buffer<u32>,
     stream: Stream,
 }
 
@@ -147,7 +164,9 @@ impl IncompleteFactors<Cuda> for CudaFactors {
             natural: device.zeros(0, what)?,
             work: device.allocate(plan.outline.entries * order * order, what)?,
             pivots: device.zeros(2, what)?,
-            stream: Stream::lay_out(device, plan, precision, &shape)?,
+            stream: Stream::lay_out(device, plan, None, precision, &shape)?,
+            transposed: None,
+            precision,
             plan: plan.clone(),
         })
     }
@@ -192,23 +211,37 @@ impl IncompleteFactors<Cuda> for CudaFactors {
                 &f.work,
                 &f.pivots,
             )?;
-        f.functions.pack.on(device, count, IlduShape::FACTOR_THREADS).run(
-            &plan.starts,
-            &f.stream.sums,
-            &plan.row_starts,
-            &plan.diagonal,
-            &f.stream.chunks,
-            &f.stream.places,
-            &f.work,
-            &f.stream.values,
-        )?;
+        f.pack(device, &f.stream, [&plan.row_starts, &plan.diagonal], None)?;
+        if let Some(t) = &f.transposed {
+            f.pack(device, &t.stream, [&t.row_starts, &t.diagonal], Some(&t.from))?;
+        }
         let mut found = [0u64; 2];
         device.read(&f.pivots, 0, &mut found)?;
         Ok(Pivots::of_kernel(found).into())
     }
 
-    fn solve(&self, space: &Cuda, at: Stride, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
+    fn prepare_transpose(&mut self, space: &Cuda) -> Result<()> {
+        if self.transposed.is_none() {
+            let t = Transposed::new(space.device(), &self.plan, self.precision, &self.shape)?;
+            self.pack(space.device(), &t.stream, [&t.row_starts, &t.diagonal], Some(&t.from))?;
+            self.transposed = Some(t);
+        }
+        Ok(())
+    }
+
+    fn solve(
+        &self,
+        space: &Cuda,
+        at: Stride,
+        transposed: bool,
+        x: &Buffer<f64>,
+        y: &mut Buffer<f64>,
+    ) -> Result<()> {
         let (f, device, plan) = (self, space.device(), &self.plan);
+        let stream = match transposed {
+            false => &f.stream,
+            true => &f.transposed.as_ref().ok_or_else(not_prepared)?.stream,
+        };
         let Outline { order, block_rows, subdomains, .. } = plan.outline;
         let numbers = block_rows * order * at.step;
         if x.len() != numbers || y.len() != numbers {
@@ -224,12 +257,12 @@ impl IncompleteFactors<Cuda> for CudaFactors {
         f.functions.solve.on(device, subdomains, 32 * f.shape.warps).shared(f.shared).run(
             space.halt(),
             &plan.starts,
-            &f.stream.sums,
+            &stream.sums,
             (!plan.consecutive).then_some(&plan.ascending),
             &plan.slots,
-            &f.stream.chunks,
-            &f.stream.places,
-            &f.stream.values,
+            &stream.chunks,
+            &stream.places,
+            &stream.values,
             at.step as i32,
             at.offset as i32,
             x,
@@ -244,6 +277,63 @@ impl IncompleteFactors<Cuda> for CudaFactors {
         let bytes = stream.values.len() + stream.places.len() + 8 * stream.chunks.len();
         let rows = block_rows * (2 * (2 + if plan.consecutive { 0 } else { 4 }) + 16 * order);
         (bytes + rows + 32 * (subdomains + 1)) as u64
+    }
+}
+
+impl CudaFactors {
+    /// Copies the factors to a stream with these rows and diagonals; those of the transpose with the entries
+    /// `from` which its entries come.
+    fn pack(
+        &self,
+        device: &Device,
+        stream: &Stream,
+        [row_starts, diagonal]: [&Buffer<i64>; 2],
+        from: Option<&Buffer<u32>>,
+    ) -> Result<()> {
+        let count = self.plan.outline.subdomains;
+        if count == 0 {
+            return Ok(());
+        }
+        self.functions.pack.on(device, count, IlduShape::FACTOR_THREADS).run(
+            &self.plan.starts,
+            &stream.sums,
+            row_starts,
+            diagonal,
+            from,
+            &stream.chunks,
+            &stream.places,
+            &self.work,
+            &stream.values,
+        )
+    }
+}
+
+impl Transposed {
+    /// Transposes the pattern and lays out its stream, without values.
+    fn new(device: &Arc<Device>, plan: &CudaPlan, precision: Precision, shape: &IlduShape) -> Result<Self> {
+        let what = "transposed incomplete factors";
+        let Outline { block_rows, subdomains, entries, largest, .. } = plan.outline;
+        let (row_starts, diagonal) =
+            (device.allocate(block_rows + 1, what)?, device.allocate(block_rows, what)?);
+        let (from, columns) = (device.allocate(entries, what)?, device.allocate(entries, what)?);
+        if subdomains > 0 {
+            let transpose = device.function(&ildu_transpose::of())?;
+            device.allow_shared(&transpose, PLAN_THREADS, 4 * largest)?;
+            transpose.on(device, subdomains, PLAN_THREADS).shared(4 * largest).run(
+                &plan.starts,
+                &plan.row_starts,
+                &plan.columns,
+                &device.allocate::<u16>(entries, what)?,
+                &device.allocate::<u32>(entries, what)?,
+                &row_starts,
+                &columns,
+                &diagonal,
+                &from,
+            )?;
+        }
+        let pattern = Some(([&row_starts, &diagonal], &columns));
+        let stream = Stream::lay_out(device, plan, pattern, precision, shape)?;
+        Ok(Self { row_starts, diagonal, from, stream })
     }
 }
 
@@ -282,17 +372,21 @@ impl crate::precond::testing::ReadFactors for Cuda {
 }
 
 impl Stream {
-    /// Lays out the factors of a plan in two passes: the first counts, the second writes.
+    /// Lays out the factors of a plan, or their transposes, whose rows, diagonals and columns are given. There
+    /// are two passes: the first counts, the second writes.
     ///
     /// # Errors
     /// Factors that exceed 32-bit offsets; out of device memory.
     fn lay_out(
         device: &Arc<Device>,
         plan: &CudaPlan,
+        transposed: Option<([&Buffer<i64>; 2], &Buffer<u16>)>,
         precision: Precision,
         shape: &IlduShape,
     ) -> Result<Self> {
         let (what, count) = ("incomplete factors", plan.outline.subdomains);
+        let own = ([&plan.row_starts, &plan.diagonal], &plan.columns);
+        let ([row_starts, diagonal], columns) = transposed.unwrap_or(own);
         let (order, largest) = (plan.outline.order, plan.outline.largest);
         let sums = device.zeros::<i64>(3 * (count + 1), what)?;
         let run = |write: bool, chunks: u64, places: u64| {
@@ -303,13 +397,14 @@ impl Stream {
                 &plan.starts,
                 &plan.levels,
                 &plan.depths,
-                &plan.row_starts,
-                &plan.diagonal,
-                &plan.columns,
+                row_starts,
+                diagonal,
+                columns,
                 &sums,
                 chunks,
                 places,
                 largest as i32,
+                transposed.is_some() as i32,
             )
         };
         let mut totals = [0i64; 3];

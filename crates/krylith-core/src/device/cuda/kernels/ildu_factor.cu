@@ -4,7 +4,7 @@
 //                entries once
 //   ildu_factor  the factorisation in place, one thread block per subdomain, a warp per block row, level
 //                by level
-//   ildu_pack    copies the factors to the stream that ildu_solve reads
+//   ildu_pack    copies the factors, or their transposes, to the stream that ildu_solve reads
 //
 // Macros: those of ildu.cuh, THREADS (of ildu_factor and ildu_pack; WARPS are those of the solve).
 //
@@ -173,10 +173,13 @@ ildu_factor(const long long* __restrict__ starts, const unsigned* __restrict__ d
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 ildu_pack(const long long* __restrict__ starts, const long long* __restrict__ sums, const long long* __restrict__ row_starts,
-          const long long* __restrict__ diagonal, const Chunk* __restrict__ chunks, const char* __restrict__ places,
-          const double* __restrict__ work, char* __restrict__ values) {
+          const long long* __restrict__ diagonal, const unsigned* __restrict__ from, const Chunk* __restrict__ chunks,
+          const char* __restrict__ places, const double* __restrict__ work, char* __restrict__ values) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const long long first = starts[blockIdx.x];
+    const long long first = starts[blockIdx.x], first_entry = row_starts[first];
+    // Block of an entry. With `from`, the pattern is that of the transpose, and blocks are transposed.
+    auto block_of = [&](long long e) { return work + (from ? first_entry + from[e] : e) * ENTRIES; };
+    const int down = from ? 1 : ORDER, across = from ? ORDER : 1;
     for (long long c = sums[3ll * blockIdx.x]; c < sums[3ll * blockIdx.x + 3]; ++c) {
         const char* place = places + 16ull * chunks[c].place;
         VALUE* out = (VALUE*)(values + 16ull * chunks[c].values);
@@ -191,12 +194,13 @@ ildu_pack(const long long* __restrict__ starts, const long long* __restrict__ su
             const long long end = s.flags & UPPER ? row_starts[at + 1] : middle;
             VALUE* a = out + (int)s.values * (16 / (int)sizeof(VALUE)) + lane;
             for (int k = 0; k < s.blocks; ++k) {
-                const double* block = work + ((begin + k) * ORDER + r) * ORDER;
-                for (int q = 0; q < ORDER; ++q) a[(k * ORDER + q) * width] = begin + k < end ? (VALUE)block[q] : (VALUE)0;
+                const bool there = begin + k < end;
+                const double* block = there ? block_of(begin + k) + r * down : nullptr;
+                for (int q = 0; q < ORDER; ++q) a[(k * ORDER + q) * width] = there ? (VALUE)block[q * across] : (VALUE)0;
             }
             if (!(s.flags & DIAGONAL)) continue;
-            const double* block = work + (middle * ORDER + r) * ORDER;
-            for (int q = 0; q < ORDER; ++q) a[(s.blocks * ORDER + q) * width] = (VALUE)block[q];
+            const double* block = block_of(middle) + r * down;
+            for (int q = 0; q < ORDER; ++q) a[(s.blocks * ORDER + q) * width] = (VALUE)block[q * across];
         }
     }
 }

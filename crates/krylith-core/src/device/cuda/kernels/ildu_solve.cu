@@ -13,6 +13,9 @@
 // of all threads. The vector stays in shared memory from x to y. A row is summed in a fixed order, so results
 // always have the same bits.
 //
+// The transpose has another stream: U^T (lower), D^-T and (L D)^T (upper): z_i = x_i - sum_j U_ji^T z_j, then
+// y_i = D_i^-T (z_i - sum_j (L D)_ji^T y_j).
+//
 // step, offset: number i of the factors is at i * step + offset of x and y; all other numbers of y are kept.
 // This serves one stage of several.
 

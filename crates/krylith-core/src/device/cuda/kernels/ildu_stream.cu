@@ -4,6 +4,8 @@
 // Macros: those of ildu.cuh, THREADS, STAGE (most bytes of a chunk), WRITE (0: sums gets the number of chunks
 // and of the 16-byte units of places and values of each subdomain; 1: sums has those before each subdomain,
 // and chunks and places are written).
+// transposed: 0 for L D and U, with the diagonal blocks before U; 1 for the factors of the transpose, with
+// the diagonal blocks behind the upper triangle.
 // Bytes moved: 2 per block and 16 per row read twice, places written once.
 //
 // Levels are processed one by one. All threads sort the rows of a level if that saves padding. One warp then
@@ -92,7 +94,7 @@ __device__ int padded(const unsigned short* lengths, int count, bool sorted) {
 extern "C" __global__ void __launch_bounds__(THREADS)
 ildu_stream(const long long* __restrict__ starts, const unsigned* __restrict__ levels, const unsigned* __restrict__ depths,
             const long long* __restrict__ row_starts, const long long* __restrict__ diagonal, const unsigned short* __restrict__ columns,
-            long long* sums, Chunk* chunks, char* places, int largest) {
+            long long* sums, Chunk* chunks, char* places, int largest, int transposed) {
     extern __shared__ __align__(16) char memory[];
     unsigned short* const indices = (unsigned short*)memory;  // [STAGE / 2] of the chunk, with WRITE
     // [MOST_STEPS * WARPS] of the chunk, with WRITE
@@ -116,15 +118,16 @@ ildu_stream(const long long* __restrict__ starts, const unsigned* __restrict__ l
 
     for (int turn = 0; turn < 2 * depth; ++turn) {
         const bool upper = turn >= depth;
+        const int last_block = upper == (transposed != 0);  // 1 if rows end with their diagonal blocks
         const int l = upper ? 2 * depth - 1 - turn : turn;
         const int begin = levels[l], end = l + 1 < depth ? levels[l + 1] : size;
-        // Rows with blocks: in the backward solve, rows without any are done already.
+        // Rows without blocks, diagonal ones included, are done already.
         int count = 0;
         for (int from = begin; from < end; from += THREADS) {
             const int q = from + threadIdx.x;
             int length = 0, total;
             if (q < end) length = (int)(upper ? row_starts[q + 1] - diagonal[q] - 1 : diagonal[q] - row_starts[q]);
-            const int keep = q < end && (!upper || length > 0), place = count + block_exclusive(keep, total);
+            const int keep = q < end && (last_block || length > 0), place = count + block_exclusive(keep, total);
             if (keep) {
                 natural[place] = (unsigned short)q;
                 natural_lengths[place] = (unsigned short)length;
@@ -150,7 +153,6 @@ ildu_stream(const long long* __restrict__ starts, const unsigned* __restrict__ l
                 level = {sorted, sorted_lengths, count};
         }
         if (warp == 0) {
-            const int last_block = upper ? 0 : 1;
             const Filling empty = {};
             for (int done = 0; done < count;) {
                 int rows = min(count - done, ROWS);

@@ -4,10 +4,12 @@
 //                   their ghosts
 //   schwarz_import  waits for the ghosts and copies them behind the own numbers: blocks of values, RUN = b*b
 //   schwarz_start   R^delta: waits for the ghosts and gives every row its node's numbers, RUN = b
+//   schwarz_add     (R^delta)^T: adds the results of all rows on their nodes, RUN = b
 //
 // Macros: RUN (numbers per node), PAIR (2 if RUN is even, else 1), THREADS.
 // Bytes moved at least: over the links 8 RUN per node sent; to import, 16 RUN per ghost; to start, 4 per row
-// and 8 RUN per row three times (twice if `how` sets nothing else).
+// and 8 RUN per row three times (twice if `how` sets nothing else); to add, 4 + 8 RUN per row and 8 RUN per
+// node.
 
 constexpr int PIECES = RUN / PAIR;
 #include "halo.cuh"
@@ -29,10 +31,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) schwarz_import(const int* 
 }
 
 // w: the right-hand side row by row. how: 0 sets nothing else, 1 initialises v with the same numbers, 2 marks
-// v as not computed yet.
+// v as not computed yet. kept: null, or for each row from the end NONE if its right-hand side is zero (R^0).
 extern "C" __global__ void __launch_bounds__(THREADS)
 schwarz_start(const int* halt, int rows, int own, const unsigned* __restrict__ node, const double* __restrict__ x, const double* ghosts,
-              double* __restrict__ w, double* __restrict__ v, int how, unsigned* tickets, Exchange* exchange) {
+              double* __restrict__ w, double* __restrict__ v, int how, const unsigned* __restrict__ kept, unsigned* tickets, Exchange* exchange) {
     if (halt && *halt) return;
     if (exchange) ghosts = awaited_ghosts(exchange);
     if (exchange && !ghosts) return;
@@ -41,8 +43,28 @@ schwarz_start(const int* halt, int rows, int own, const unsigned* __restrict__ n
     for (i64 i = blockIdx.x * (i64)THREADS + threadIdx.x; i < count; i += (i64)gridDim.x * THREADS) {
         const int row = (int)(i / RUN), c = (int)(i % RUN);
         const int n = (int)node[row];
-        const double value = n < own ? x[(i64)n * RUN + c] : ghosts[(i64)(n - own) * RUN + c];
+        double value = 0;
+        if (!kept || kept[rows - 1 - row] != NONE) value = n < own ? x[(i64)n * RUN + c] : ghosts[(i64)(n - own) * RUN + c];
         w[i] = value;
         if (how) v[i] = how == 2 ? unset() : value;
+    }
+}
+
+// Adds the numbers ptr[i] .. ptr[i + 1] of each of `count` nodes from `first` on, in ascending order. Number k
+// is the result of row k, which z has from the end, or number k - rows of those that arrived.
+extern "C" __global__ void __launch_bounds__(THREADS)
+schwarz_add(const int* halt, int first, int count, int rows, const unsigned* __restrict__ ptr, const unsigned* __restrict__ number,
+            const double* __restrict__ z, const double* arrived, double* __restrict__ to, Exchange* exchange) {
+    if (halt && *halt) return;
+    if (exchange) arrived = awaited_ghosts(exchange);
+    if (exchange && !arrived) return;
+    for (i64 i = blockIdx.x * (i64)THREADS + threadIdx.x; i < (i64)count * RUN; i += (i64)gridDim.x * THREADS) {
+        const int node = first + (int)(i / RUN), c = (int)(i % RUN);
+        double sum = 0;
+        for (unsigned p = ptr[node]; p < ptr[node + 1]; ++p) {
+            const i64 k = number[p];
+            sum += k < rows ? z[(rows - 1 - k) * RUN + c] : arrived[(k - rows) * RUN + c];
+        }
+        to[i] = sum;
     }
 }

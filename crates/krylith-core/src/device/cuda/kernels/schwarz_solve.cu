@@ -3,6 +3,8 @@
 //
 //   schwarz_split    columns of both triangles from the pattern S
 //   schwarz_pack     values of both triangles from the factors
+//   schwarz_turn     values of a triangle of the transpose from those of the other one of M
+//   schwarz_reverse, schwarz_reverse_begins  pattern of that triangle, counted from the other end
 //   schwarz_exact    substitution, four rows per warp; bytes: see below, once
 //   schwarz_exact_rows  the same, one row per warp: where runs of four have more levels than rows;
 //                   bytes: once
@@ -32,6 +34,10 @@
 // Exact: v starts as `unset`, and a warp polls until the numbers that it needs are set. Warps take their rows
 // by ticket, in the order of levels. Each awaited row was thus taken earlier by a running warp, so every wait
 // ends; a time limit ends it too, and leaves NaN.
+//
+// The transpose has two triangles of the same form: (inv(D) (U - D))^T with inv(D)^T after it, and (L - I)^T
+// from the end. Each is the transpose of the other stored triangle, counted from its other end. Their levels are those of the other triangle in M, last one first. Runs of rows are counted
+// from the other end there, so the first one may begin before row 0, by `skipped` rows. Results stay in v.
 
 #include "schwarz.cuh"
 
@@ -43,7 +49,7 @@ struct Sweep {
     int rows, most;            // number of rows of all subdomains; most rows per warp
     int count;                 // runs of rows, one per warp
     int sweeps, last;          // last: the work after the sweeps is done
-    int unused;
+    int skipped;               // exact: rows before row 0 that the first run of `most` rows has
     // first row of each, and one more; exact: numbers of runs of `most` rows in the order of levels
     const unsigned* runs;
     const i64* begin;          // first block of each row, and one more
@@ -56,7 +62,7 @@ struct Sweep {
     u64 limit;
     const VALUE* inverse;      // of the lower triangle: inverse of the diagonal, by columns
     double *next_w, *next_v;   // w of the upper triangle, and its v unless null
-    const unsigned* target;    // of the upper triangle: own node of each row, or NONE
+    const unsigned* target;    // of the upper triangle of M: own node of each row, or NONE
     double* out;
 };
 
@@ -108,8 +114,9 @@ __device__ __forceinline__ void triangle(const Sweep& s) {
         warp = (i64)blockIdx.x * WARPS + threadIdx.x / 32;
     }
     if (warp >= s.count) return;
-    const int first = (int)s.runs[warp] * (MODE == EXACT ? s.most : 1);
-    const int end = MODE == EXACT ? min(s.rows, first + s.most) : (int)s.runs[warp + 1];
+    const int run = (int)s.runs[warp], start = run * s.most - s.skipped;
+    const int first = MODE == EXACT ? max(0, start) : run;
+    const int end = MODE == EXACT ? min(s.rows, start + s.most) : (int)s.runs[warp + 1];
     const bool single = s.most <= AT_ONCE;
     const int first_number = first * B;
 
@@ -226,7 +233,7 @@ __device__ __forceinline__ void triangle(const Sweep& s) {
                         s.next_w[to] = z;
                         if (s.next_v) s.next_v[to] = MODE == EXACT ? unset() : z;
                     }
-                } else if (on && own < B) {
+                } else if (s.target && on && own < B) {
                     const unsigned target = s.target[i];
                     if (target != NONE) s.out[(i64)target * B + own] = v;
                 }
@@ -299,3 +306,23 @@ schwarz_pack(int rows, const i64* __restrict__ row_ptr, const i64* __restrict__ 
     }
     if (!finite) *faulty = 1;
 }
+
+// The block of the transpose k blocks before its last one is that at places[k] of M, or at k without places.
+// Blocks by columns become their transposes by columns.
+extern "C" __global__ void __launch_bounds__(THREADS)
+schwarz_turn(i64 blocks, const double* __restrict__ places, const VALUE* __restrict__ from, VALUE* __restrict__ to) {
+    for (i64 i = blockIdx.x * (i64)THREADS + threadIdx.x; i < blocks * E; i += (i64)gridDim.x * THREADS) {
+        const i64 block = i / E, place = places ? (i64)places[blocks - 1 - block] : block;
+        const int e = (int)(i % E);
+        to[i] = from[place * E + e % B * B + e / B];
+    }
+}
+
+// Counts from the other end: to[i] = last - from[count - 1 - i], of columns, orders and beginnings of rows.
+template <class T> __device__ __forceinline__ void reverse(i64 count, T last, const T* __restrict__ from, T* __restrict__ to) {
+    for (i64 i = blockIdx.x * (i64)THREADS + threadIdx.x; i < count; i += (i64)gridDim.x * THREADS) to[i] = last - from[count - 1 - i];
+}
+extern "C" __global__ void __launch_bounds__(THREADS)
+schwarz_reverse(i64 count, unsigned last, const unsigned* __restrict__ from, unsigned* __restrict__ to) { reverse(count, last, from, to); }
+extern "C" __global__ void __launch_bounds__(THREADS)
+schwarz_reverse_begins(i64 count, i64 last, const i64* __restrict__ from, i64* __restrict__ to) { reverse(count, last, from, to); }

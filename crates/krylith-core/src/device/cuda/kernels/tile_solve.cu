@@ -3,6 +3,7 @@
 //
 // Constants: VALUE double or float (storage; arithmetic is in double), SYMMETRIC 1: one half is stored and
 // read for both sweeps, DOTS 0: no sums, 1: (r, z), 2: (r, r) and (r, z). WARPS: most warps per thread block.
+// TRANSPOSED 1: z = M^-T r, where both halves are stored and without sums.
 // LX, LOG_Y, LOG_Z, PITCH: the shape of a tile if it is known, else 0.
 // Bytes moved per cell: r, z, s and three coefficients, 48 in f64; with both halves 72.
 //
@@ -13,6 +14,9 @@
 // of a cell needs the coefficients of the cells above it: they are in the row that was used one step before,
 // with their own lanes.
 //
+// With the signs s of the pivots, L stands for s L and U for s U, and M^-1 = S (I + s U)^-1 (I + s L)^-1 s S.
+// So M^-T = s S (I + L^T s)^-1 (I + U^T s)^-1 S: the halves change places, and the signs come last.
+//
 // (r, z) is |(I + L)^-1 S r|^2 where the factors are symmetric: a sum of squares of numbers at hand. Sums of
 // a thread, a block and all blocks are added in a fixed order; peers as in sweep.cu.
 
@@ -20,6 +24,11 @@
 #include "tile.cuh"
 
 constexpr int AT_ONCE = 4;  // cells of a lane that are written together
+// Numbers per row of the coefficients of the first and of the second sweep.
+constexpr int FIRST = TRANSPOSED ? UPPER : LOWER, SECOND = SYMMETRIC || TRANSPOSED ? LOWER : UPPER;
+// Factors of the scale before the first sweep and after the second.
+__device__ __forceinline__ double before(double s) { return TRANSPOSED ? fabs(s) : s; }
+__device__ __forceinline__ double behind(double s) { return TRANSPOSED ? s : fabs(s); }
 
 __device__ __forceinline__ unsigned address_of(const void* shared) { return (unsigned)__cvta_generic_to_shared(shared); }
 
@@ -163,16 +172,17 @@ tile_solve(const int* halt, Boxes b, const VALUE* __restrict__ lower, const VALU
         {
             constexpr int STEPS = LX + TY + TZ - 2, MOST_LAG = STEPS - LX;
             const auto has = [&](int l) { return (l >= MOST_LAG && l < LX) || on(l); };
-            const VALUE* const low = (const VALUE*)own + lane;
+            const VALUE *const scale_of = (const VALUE*)own + 96 + lane, *const low = (const VALUE*)(own + (TRANSPOSED ? of_lower : 0)) + lane;
             const auto cell = [&](int l) { return has(l) ? mine[l] : mine[lag]; };
             double solved[STEPS], scales[LX > 16 ? 1 : STEPS];
-            double v = 0, value = cell(0), cx = low[0], cy = low[32], cz = low[64], s = low[96];
+            double v = 0, value = cell(0), cx = low[0], cy = low[32], cz = low[64], s = scale_of[0];
 #pragma unroll
             for (int l = 0; l < STEPS; ++l) {
-                const VALUE* const c = low + (l + 1) % LX * LOWER;
-                const double next_value = cell(l + 1 < STEPS ? l + 1 : l), next_x = c[0], next_y = c[32], next_z = c[64], next_s = c[96];
+                const VALUE* const c = low + (l + 1) % LX * FIRST;
+                const double next_value = cell(l + 1 < STEPS ? l + 1 : l), next_x = c[0], next_y = c[32], next_z = c[64];
+                const double next_s = scale_of[(l + 1) % LX * LOWER];
                 const double from_y = __shfl_sync(ALL, v, below_y), from_z = __shfl_sync(ALL, v, below_z);
-                v = fma(cz, from_z, fma(cy, from_y, fma(cx, v, s * value)));
+                v = fma(cz, from_z, fma(cy, from_y, fma(cx, v, before(s) * value)));
                 if (!has(l)) v = 0;
                 solved[l] = v;
                 if (LX <= 16) scales[l] = s;
@@ -180,20 +190,19 @@ tile_solve(const int* halt, Boxes b, const VALUE* __restrict__ lower, const VALU
                 if (DOTS && SYMMETRIC) rz = fma(v, v, rz);
                 value = next_value, cx = next_x, cy = next_y, cz = next_z, s = next_s;
             }
-            constexpr int WIDE = SYMMETRIC ? LOWER : UPPER;
-            const VALUE* const high = (const VALUE*)(own + (SYMMETRIC ? 0 : of_lower));
+            const VALUE* const high = (const VALUE*)(own + (SECOND == LOWER ? 0 : of_lower));
             const VALUE *const high_x = high + lane, *const high_y = high + 32 + above_y, *const high_z = high + 64 + above_z;
             double u = 0;
-            cx = high_x[STEPS % LX * WIDE], cy = high_y[STEPS % LX * WIDE], cz = high_z[STEPS % LX * WIDE];
+            cx = high_x[STEPS % LX * SECOND], cy = high_y[STEPS % LX * SECOND], cz = high_z[STEPS % LX * SECOND];
 #pragma unroll
             for (int l = STEPS - 1; l >= 0; --l) {
-                const int above = l % LX * WIDE;
+                const int above = l % LX * SECOND;
                 const double next_x = high_x[above], next_y = high_y[above], next_z = high_z[above];
                 const double from_y = __shfl_sync(ALL, u, above_y), from_z = __shfl_sync(ALL, u, above_z);
                 u = fma(cz, from_z, fma(cy, from_y, fma(cx, u, solved[l])));
                 if (!has(l)) u = 0;
-                const double scale = LX <= 16 ? scales[l] : (double)low[l % LX * LOWER + 96];
-                if (has(l)) mine[l] = fabs(scale) * u;
+                const double scale = LX <= 16 ? scales[l] : (double)scale_of[l % LX * LOWER];
+                if (has(l)) mine[l] = behind(scale) * u;
                 cx = next_x, cy = next_y, cz = next_z;
             }
         }
@@ -201,19 +210,19 @@ tile_solve(const int* halt, Boxes b, const VALUE* __restrict__ lower, const VALU
         // Forward. Numbers of the next step are loaded from shared memory before this one's solution is
         // stored.
         {
-            const VALUE* c = (const VALUE*)own + lane;
-            const VALUE* const end = c + lx * LOWER;
+            const VALUE *c = (const VALUE*)(own + (TRANSPOSED ? of_lower : 0)) + lane, *scale = (const VALUE*)own + 96 + lane;
+            const VALUE* const end = c + lx * FIRST;
             const int steps = steps_of(b);
             double v = 0, value = 0, cx = 0, cy = 0, cz = 0, s = 0;
-            if (on(0)) value = mine[0], cx = c[0], cy = c[32], cz = c[64], s = c[96];
+            if (on(0)) value = mine[0], cx = c[0], cy = c[32], cz = c[64], s = *scale;
 #pragma unroll 2
             for (int l = 0; l < steps; ++l) {
-                c += LOWER;
-                if (c == end) c -= lx * LOWER;
+                c += FIRST, scale += LOWER;
+                if (c == end) c -= lx * FIRST, scale -= lx * LOWER;
                 double next_value = 0, next_x = 0, next_y = 0, next_z = 0, next_s = 0;
-                if (on(l + 1)) next_value = mine[l + 1], next_x = c[0], next_y = c[32], next_z = c[64], next_s = c[96];
+                if (on(l + 1)) next_value = mine[l + 1], next_x = c[0], next_y = c[32], next_z = c[64], next_s = *scale;
                 const double from_y = __shfl_sync(ALL, v, below_y), from_z = __shfl_sync(ALL, v, below_z);
-                v = fma(cz, from_z, fma(cy, from_y, fma(cx, v, s * value)));
+                v = fma(cz, from_z, fma(cy, from_y, fma(cx, v, before(s) * value)));
                 if (on(l)) mine[l] = v;
                 if (DOTS == 2) rr = fma(value, value, rr);
                 if (DOTS && SYMMETRIC) rz = fma(v, v, rz);  // zero where the lane has no cell
@@ -223,14 +232,14 @@ tile_solve(const int* halt, Boxes b, const VALUE* __restrict__ lower, const VALU
         // Backward, with the coefficients of the cells above: they are in the next row, and zero beyond the
         // tile.
         {
-            const int steps = steps_of(b), last = steps - 1, wide = SYMMETRIC ? LOWER : UPPER;
-            const VALUE* const of = (const VALUE*)(own + (SYMMETRIC ? 0 : of_lower));
+            const int steps = steps_of(b), last = steps - 1;
+            const VALUE* const of = (const VALUE*)(own + (SECOND == LOWER ? 0 : of_lower));
             const VALUE* const scale = (const VALUE*)own + 96 + lane;
             int row = last % lx, above = steps % lx;
             double u = 0, value = 0, cx = 0, cy = 0, cz = 0, s = 0;
             const auto load = [&](double& value, double& cx, double& cy, double& cz, double& s, int l) {
-                const VALUE* const c = of + above * wide;
-                value = mine[l], cx = c[lane], cy = c[32 + above_y], cz = c[64 + above_z], s = fabs((double)scale[row * LOWER]);
+                const VALUE* const c = of + above * SECOND;
+                value = mine[l], cx = c[lane], cy = c[32 + above_y], cz = c[64 + above_z], s = behind((double)scale[row * LOWER]);
             };
             if (on(last)) load(value, cx, cy, cz, s, last);
 #pragma unroll 2

@@ -47,7 +47,7 @@ pub(super) use galerkin::{Matrix, product};
 pub(super) use interpolate::INTERPOLATE;
 pub(super) use multipass::MULTIPASS;
 pub(crate) use near_null::likely as likely_near_null;
-pub(super) use near_null::{BLOCK_PRODUCTS, NEAR_NULL};
+pub(super) use near_null::{BLOCK_PRODUCTS, NEAR_NULL, transposed_positions};
 pub(super) use split::{PATHS, SPLIT};
 use std::sync::Arc;
 pub(super) use transpose::{TRANSPOSE, sorted};

@@ -329,7 +329,11 @@ impl Nodal for OnDevice {
 }
 
 /// Returns the pattern of the transpose. The value of an entry is the position of its block.
-pub(super) fn transposed_positions(device: &Arc<Device>, p: &Resident, columns: usize) -> Result<Resident> {
+pub(in crate::device::cuda) fn transposed_positions(
+    device: &Arc<Device>,
+    p: &Resident,
+    columns: usize,
+) -> Result<Resident> {
     let at = device.allocate::<f64>(p.col.len(), WHAT)?;
     let function = device.function(&near_positions.plain())?;
     function.on(device, grid(device, at.len()), 256).run(at.len() as i64, &at)?;

@@ -21,10 +21,10 @@ use super::specialisations::define;
 use crate::comm::{agree, largest};
 use crate::halo::Halo;
 use crate::memory::check_len;
-use crate::operator::TermValues;
+use crate::operator::{TermValues, not_prepared};
 use crate::precond::{
     FactorQuality, Factorization, IncompleteFactors, Pivots, SchwarzFactors, SchwarzOptions, SchwarzPlan,
-    TriangularSolve,
+    Sums, TriangularSolve, way_back,
 };
 use crate::space::{Precision, Space};
 use crate::{Error, Result};
@@ -41,7 +41,11 @@ kernels! {
     fn schwarz_import(halt: At<i32>, count: i64, ghosts: At<f64>, to: At<f64>, exchange: Address);
     fn schwarz_start(
         halt: At<i32>, rows: i32, own: i32, node: At<u32>, x: At<f64>, ghosts: At<f64>, w: At<f64>,
-        v: At<f64>, how: i32, tickets: At<u32>, exchange: Address,
+        v: At<f64>, how: i32, kept: At<u32>, tickets: At<u32>, exchange: Address,
+    );
+    fn schwarz_add(
+        halt: At<i32>, first: i32, count: i32, rows: i32, ptr: At<u32>, number: At<u32>, z: At<f64>,
+        arrived: At<f64>, to: At<f64>, exchange: Address,
     );
 }
 
@@ -58,6 +62,16 @@ pub struct CudaSchwarz {
     start: Function<schwarz_start>,
     nodes: Option<Import>,
     blocks: Option<Import>,
+    adding: Option<Adding>,
+}
+
+/// Adds the results of a transposed solve on their nodes, over all ranks.
+struct Adding {
+    ptr: Buffer<u32>,
+    number: Buffer<u32>,
+    add: Function<schwarz_add>,
+    /// The way of sums for nodes of other ranks.
+    back: Option<(Import, Buffer<f64>)>,
 }
 
 /// An exchange, with the kernels that start and end it.
@@ -174,7 +188,7 @@ impl IncompleteFactors<Cuda> for CudaSchwarz {
         let (by, solves, start) = agree(space.comm(), local())?;
         let nodes = Import::new(space, &plan.nodes, plan.block)?;
         let blocks = Import::new(space, &plan.blocks, plan.block * plan.block)?;
-        Ok(CudaSchwarz { plan: plan.clone(), options, by, solves, start, nodes, blocks })
+        Ok(CudaSchwarz { plan: plan.clone(), options, by, solves, start, nodes, blocks, adding: None })
     }
 
     fn factorize(&mut self, space: &Cuda, values: &TermValues, how: Factorization) -> Result<FactorQuality> {
@@ -201,11 +215,39 @@ impl IncompleteFactors<Cuda> for CudaSchwarz {
         f.by.quality(device, exact, faulty)
     }
 
-    fn solve(&self, space: &Cuda, how: TriangularSolve, x: &Buffer<f64>, y: &mut Buffer<f64>) -> Result<()> {
+    fn prepare_transpose(&mut self, space: &Cuda) -> Result<()> {
+        if self.adding.is_some() {
+            return Ok(());
+        }
+        let (device, plan, solves) = (space.device(), &self.plan, &mut self.solves);
+        let mut local = || {
+            let (sums, what) = (Sums::of(plan)?, "a transpose of ras");
+            solves.prepare_transpose(device)?;
+            let (ptr, number) = (device.upload(&sums.ptr, what)?, device.upload(&sums.number, what)?);
+            let own = device.zeros::<f64>(plan.nodes.ghosts * plan.block, what)?;
+            Ok((ptr, number, own, device.function(&halo_kernel(schwarz_add, plan.block))?))
+        };
+        let (ptr, number, own, add) = agree(space.comm(), local())?;
+        let back = Import::new(space, &Arc::new(way_back(&plan.nodes)), plan.block)?;
+        self.adding = Some(Adding { ptr, number, add, back: back.map(|import| (import, own)) });
+        Ok(())
+    }
+
+    fn solve(
+        &self,
+        space: &Cuda,
+        how: TriangularSolve,
+        transposed: bool,
+        x: &Buffer<f64>,
+        y: &mut Buffer<f64>,
+    ) -> Result<()> {
         let (f, device, plan) = (self, space.device(), &self.plan);
         let (rows, numbers) = (plan.rows(), plan.nodes.own * plan.block);
         check_len(x.len(), numbers)?;
         check_len(y.len(), numbers)?;
+        if transposed {
+            return f.solve_transposed(space, how, x, y.pointer());
+        }
         let (mut ghosts, mut inside) = (0, 0);
         if let Some(import) = &f.nodes {
             import.send(space, x.pointer())?;
@@ -214,25 +256,7 @@ impl IncompleteFactors<Cuda> for CudaSchwarz {
         } else if rows == 0 {
             return Ok(());
         }
-        let set = match how {
-            TriangularSolve::Exact => 2,
-            TriangularSolve::Random { .. } if !f.options.deterministic => 1,
-            _ => 0,
-        };
-        let [w, v] = f.solves.begin();
-        f.start.on(device, grid(device, rows * plan.block), THREADS).run(
-            space.halt(),
-            rows as i32,
-            plan.nodes.own as i32,
-            &f.by.node,
-            x,
-            ghosts,
-            w,
-            v,
-            set,
-            &f.solves.tickets,
-            inside,
-        )?;
+        f.start(space, how, x, [ghosts, inside], None)?;
         match rows {
             0 => Ok(()),
             _ => f.solves.solve(space, how, f.options.deterministic, y.pointer()),
@@ -241,6 +265,75 @@ impl IncompleteFactors<Cuda> for CudaSchwarz {
 
     fn bytes(&self, how: TriangularSolve) -> u64 {
         self.solves.bytes(how, self.options.deterministic, self.plan.block)
+    }
+}
+
+impl CudaSchwarz {
+    /// Gives every row its right-hand side. Without `kept` this is its node's number, which may be a ghost;
+    /// else it is zero in rows without a mark.
+    fn start(
+        &self,
+        space: &Cuda,
+        how: TriangularSolve,
+        x: &Buffer<f64>,
+        [ghosts, inside]: [u64; 2],
+        kept: Option<&Buffer<u32>>,
+    ) -> Result<()> {
+        let (device, plan, rows) = (space.device(), &self.plan, self.plan.rows());
+        let set = match how {
+            TriangularSolve::Exact => 2,
+            TriangularSolve::Random { .. } if !self.options.deterministic => 1,
+            _ => 0,
+        };
+        let [w, v] = self.solves.begin();
+        self.start.on(device, grid(device, rows * plan.block), THREADS).run(
+            space.halt(),
+            rows as i32,
+            plan.nodes.own as i32,
+            &self.by.node,
+            x,
+            ghosts,
+            w,
+            v,
+            set,
+            kept,
+            &self.solves.tickets,
+            inside,
+        )
+    }
+
+    /// Computes `y ← M⁻ᵀ x`.
+    fn solve_transposed(&self, space: &Cuda, how: TriangularSolve, x: &Buffer<f64>, y: u64) -> Result<()> {
+        let (device, plan, rows) = (space.device(), &self.plan, self.plan.rows());
+        let Adding { ptr, number, add, back } = self.adding.as_ref().ok_or_else(not_prepared)?;
+        let mut results = 0;
+        if rows > 0 {
+            self.start(space, how, x, [0; 2], Some(&self.solves.target))?;
+            results = self.solves.solve_transposed(space, how, self.options.deterministic)?;
+        }
+        let add = |first: usize, count: usize, [arrived, inside]: [u64; 2], to: u64| {
+            add.on(device, grid(device, count * plan.block), THREADS).run(
+                space.halt(),
+                first as i32,
+                count as i32,
+                rows as i32,
+                ptr,
+                number,
+                results,
+                arrived,
+                to,
+                inside,
+            )
+        };
+        let own = plan.nodes.own;
+        let Some((import, sums)) = back else {
+            return if own > 0 { add(0, own, [0; 2], y) } else { Ok(()) };
+        };
+        add(own, plan.nodes.ghosts, [0; 2], sums.pointer())?;
+        import.send(space, sums.pointer())?;
+        let exchange = &import.exchange;
+        exchange.finish(device)?;
+        add(0, own, [exchange.ghosts(), exchange.inside().unwrap_or(0)], y)
     }
 }
 

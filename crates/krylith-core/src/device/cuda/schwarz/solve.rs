@@ -4,11 +4,14 @@ use super::super::Cuda;
 use super::super::compiler::{Defines, Kernel};
 use super::super::driver::{Buffer, Device};
 use super::super::launch::{At, Entry, Function, Of, Reals, Set, kernels};
+use super::super::multilevel::transposed_positions;
+use super::super::resident::Resident;
 use super::super::specialisations::{STORES, define, value};
 use super::factor::Factorizer;
 use super::order::{self, Order, Orders};
 use crate::Result;
 use crate::comm::time_limit;
+use crate::operator::not_prepared;
 use crate::precond::{SchwarzPlan, TriangularSolve};
 use crate::space::Precision;
 use std::sync::Arc;
@@ -25,8 +28,12 @@ kernels! {
         rows: i32, row_ptr: At<i64>, diagonal: At<i64>, lower_begin: At<i64>, upper_begin: At<i64>,
         factors: At<f64>, inverses: At<f64>, lower: Reals, inverse: Reals, upper: Reals, faulty: At<u32>,
     );
+    fn schwarz_turn(blocks: i64, places: At<f64>, from: Reals, to: Reals);
+    fn schwarz_reverse(count: i64, last: u32, from: At<u32>, to: At<u32>);
+    fn schwarz_reverse_begins(count: i64, last: i64, from: At<i64>, to: At<i64>);
 }
 
+const WHAT: &str = "factors of subdomains with overlap";
 /// Warps per thread block.
 const WARPS: usize = 4;
 /// Rows per warp in exact solves with runs; `32 / LANES` of `schwarz_exact`.
@@ -46,30 +53,54 @@ const NONE: u32 = u32::MAX;
 
 /// One of the two triangles; the upper one is stored from the end.
 struct Triangle {
-    begin: Buffer<i64>,
-    column: Buffer<u32>,
+    /// Beginnings of rows, and columns; without values.
+    pattern: Resident,
     values: Buffer<u8>,
-    runs: Buffer<u32>,
     order: Buffer<u32>,
     /// Rows per item of `order`: `EXACT_ROWS`, or one.
     per: usize,
+    /// Rows before the first one that the first item has.
+    skipped: usize,
     /// Number of levels of `order`.
     depth: usize,
     /// Shared memory of a thread block that substitutes.
     shared: usize,
-    /// Right-hand sides and results.
-    pub w: Buffer<f64>,
-    pub v: Buffer<f64>,
+}
+
+/// Both triangles, and the inverse of the diagonal after the first one.
+struct Triangles {
+    lower: Triangle,
+    upper: Triangle,
+    inverse: Buffer<u8>,
+}
+
+/// Vectors of a solve with one of the triangles: right-hand side and result; and the runs of sweeps.
+struct Side {
+    runs: Buffer<u32>,
+    w: Buffer<f64>,
+    v: Buffer<f64>,
+}
+
+/// The triangles of the transpose.
+struct Transposed {
+    triangles: Triangles,
+    /// For each block of the lower and of the upper triangle, from the last one on, its place in the other
+    /// triangle of M.
+    places: [Arc<Buffer<f64>>; 2],
+    turn: Function<schwarz_turn>,
 }
 
 /// Both triangles, and the data of a solve.
 pub(super) struct Solves {
-    lower: Triangle,
-    upper: Triangle,
-    inverse: Buffer<u8>,
-    target: Buffer<u32>,
+    forward: Triangles,
+    transposed: Option<Transposed>,
+    /// For the lower and the upper triangle.
+    sides: [Side; 2],
+    pub target: Buffer<u32>,
     pub tickets: Buffer<u32>,
     faulty: Buffer<u32>,
+    block: usize,
+    precision: Precision,
     most: usize,
     limit: u64,
     functions: Functions,
@@ -101,7 +132,7 @@ pub(in crate::device::cuda) struct Sweep {
     count: i32,
     sweeps: i32,
     last: i32,
-    unused: i32,
+    skipped: i32,
     runs: u64,
     begin: u64,
     column: u64,
@@ -142,6 +173,60 @@ fn begins(lengths: impl Iterator<Item = i64>) -> Vec<i64> {
     std::iter::once(0).chain(lengths.map(add)).collect()
 }
 
+impl Triangle {
+    /// Allocates a triangle whose rows begin at `begin`, for blocks of `size` bytes.
+    fn new(device: &Arc<Device>, begin: &[i64], size: usize, order: &Order) -> Result<Self> {
+        let blocks = begin.last().map_or(0, |&end| end as usize);
+        let column = device.allocate(blocks, WHAT)?;
+        Ok(Self {
+            pattern: Resident::new(device.upload(begin, WHAT)?, column, device.allocate(0, WHAT)?),
+            values: device.allocate(blocks * size, WHAT)?,
+            order: device.upload(&order.items, WHAT)?,
+            per: order.per,
+            skipped: 0,
+            depth: order.depth,
+            shared: order.shared(device, WARPS, 0),
+        })
+    }
+
+    /// Lays out the transpose, counted from the other end, without values, and returns the place of each of
+    /// its blocks from the last one on. The reverse order needs no analysis.
+    fn turned(&self, device: &Arc<Device>, kind: (usize, Precision)) -> Result<(Self, Arc<Buffer<f64>>)> {
+        let Self { pattern, values, order, per, depth, shared, .. } = self;
+        let (rows, blocks, items) = (pattern.row_ptr.len() - 1, pattern.col.len(), order.len());
+        let turned = match blocks {
+            0 => pattern.clone(),
+            _ => transposed_positions(device, pattern, rows)?,
+        };
+        let (begin, column) = (device.allocate(rows + 1, WHAT)?, device.allocate(blocks, WHAT)?);
+        let to_order = device.allocate::<u32>(items, WHAT)?;
+        let reverse = device.function(&kernel(schwarz_reverse, kind.0, kind.1))?;
+        for (count, last, from, to) in
+            [(blocks, rows, &*turned.col, &column), (items, items, order, &to_order)]
+        {
+            let last = last.wrapping_sub(1) as u32;
+            reverse.on(device, grid(device, count), 32 * WARPS).run(count as i64, last, from, to)?;
+        }
+        let begins = device.function(&kernel(schwarz_reverse_begins, kind.0, kind.1))?;
+        begins.on(device, grid(device, rows + 1), 32 * WARPS).run(
+            rows as i64 + 1,
+            blocks as i64,
+            &turned.row_ptr,
+            &begin,
+        )?;
+        let made = Self {
+            pattern: Resident::new(begin, column, device.allocate(0, WHAT)?),
+            values: device.allocate(values.len(), WHAT)?,
+            order: to_order,
+            skipped: per * items - rows,
+            per: *per,
+            depth: *depth,
+            shared: *shared,
+        };
+        Ok((made, turned.values))
+    }
+}
+
 impl Solves {
     pub fn new(
         device: &Arc<Device>,
@@ -151,37 +236,33 @@ impl Solves {
         precision: Precision,
         per: usize,
     ) -> Result<Self> {
-        let (b, rows, what) = (plan.block, plan.rows(), "factors of subdomains with overlap");
-        let size = b * b * precision.bytes();
-        let lower: Vec<i64> = begins((0..rows).map(|i| plan.diagonal[i] - plan.row_ptr[i]));
-        let upper: Vec<i64> = begins((0..rows).rev().map(|i| plan.row_ptr[i + 1] - plan.diagonal[i] - 1));
+        let (b, rows, what) = (plan.block, plan.rows(), WHAT);
         let runs = order::runs(plan, per);
         let from_end: Vec<u32> = runs.iter().rev().map(|&i| rows as u32 - i).collect();
-        let triangle = |begin: &[i64], runs: &[u32], order: &Order| -> Result<Triangle> {
-            let blocks = begin[rows] as usize;
-            Ok(Triangle {
-                begin: device.upload(begin, what)?,
-                column: device.allocate(blocks, what)?,
-                values: device.allocate(blocks * size, what)?,
-                runs: device.upload(runs, what)?,
-                order: device.upload(&order.items, what)?,
-                per: order.per,
-                depth: order.depth,
-                shared: order.shared(device, WARPS, 0),
-                w: device.zeros(rows * b, what)?,
-                v: device.zeros(rows * b, what)?,
-            })
+        let side = |runs: &[u32]| -> Result<Side> {
+            let vector = || device.zeros(rows * b, what);
+            Ok(Side { runs: device.upload(runs, what)?, w: vector()?, v: vector()? })
         };
         let mut target = vec![NONE; rows];
         plan.result.iter().enumerate().for_each(|(node, &row)| target[rows - 1 - row as usize] = node as u32);
         let sweep = |name| device.function(&schwarz_exact.named(name, defines(b, precision)));
-        let solves = Self {
-            lower: triangle(&lower, &runs, &orders.lower)?,
-            upper: triangle(&upper, &from_end, &orders.upper)?,
+        let size = b * b * precision.bytes();
+        let lower: Vec<i64> = begins((0..rows).map(|i| plan.diagonal[i] - plan.row_ptr[i]));
+        let upper: Vec<i64> = begins((0..rows).rev().map(|i| plan.row_ptr[i + 1] - plan.diagonal[i] - 1));
+        let forward = Triangles {
+            lower: Triangle::new(device, &lower, size, &orders.lower)?,
+            upper: Triangle::new(device, &upper, size, &orders.upper)?,
             inverse: device.allocate(rows * size, what)?,
+        };
+        let solves = Self {
+            forward,
+            transposed: None,
+            sides: [side(&runs)?, side(&from_end)?],
             target: device.upload(&target, what)?,
             tickets: device.zeros(2, what)?,
             faulty: device.zeros(1, what)?,
+            block: b,
+            precision,
             most: per,
             limit: time_limit()?.as_nanos() as u64,
             functions: Functions {
@@ -193,47 +274,88 @@ impl Solves {
                 jacobi: sweep("schwarz_jacobi")?,
             },
         };
-        for triangle in [&solves.lower, &solves.upper] {
+        for triangle in [&solves.forward.lower, &solves.forward.upper] {
             device.allow_shared(solves.functions.substitution(triangle), 32 * WARPS, triangle.shared)?;
         }
         if rows > 0 {
             let split = device.function(&kernel(schwarz_split, b, precision))?;
+            let Triangles { lower, upper, .. } = &solves.forward;
             split.on(device, grid(device, rows), 32 * WARPS).run(
                 rows as i32,
                 &by.row_ptr,
                 &by.column,
                 &by.diagonal,
-                &solves.lower.begin,
-                &solves.upper.begin,
-                &solves.lower.column,
-                &solves.upper.column,
+                &lower.pattern.row_ptr,
+                &upper.pattern.row_ptr,
+                &lower.pattern.col,
+                &upper.pattern.col,
             )?;
         }
         Ok(solves)
     }
 
+    /// Lays out the triangles of the transpose, and packs them.
+    pub fn prepare_transpose(&mut self, device: &Arc<Device>) -> Result<()> {
+        let kind = (self.block, self.precision);
+        let Triangles { lower, upper, inverse } = &self.forward;
+        let ((first, of_upper), (second, of_lower)) =
+            (upper.turned(device, kind)?, lower.turned(device, kind)?);
+        let inverse = device.allocate(inverse.len(), WHAT)?;
+        self.transposed = Some(Transposed {
+            triangles: Triangles { lower: first, upper: second, inverse },
+            places: [of_upper, of_lower],
+            turn: device.function(&kernel(schwarz_turn, self.block, self.precision))?,
+        });
+        self.pack_transposed(device)
+    }
+
     /// Returns the addresses of the right-hand side of the lower triangle, and of its result.
     pub fn begin(&self) -> [u64; 2] {
-        [self.lower.w.pointer(), self.lower.v.pointer()]
+        let [lower, _] = &self.sides;
+        [lower.w.pointer(), lower.v.pointer()]
     }
 
     /// Packs new factors.
     pub fn pack(&mut self, device: &Device, by: &Factorizer) -> Result<()> {
-        let rows = self.target.len();
+        let (rows, to) = (self.target.len(), &self.forward);
         device.clear(&mut self.faulty)?;
         self.functions.pack.on(device, grid(device, rows), 32 * WARPS).run(
             rows as i32,
             &by.row_ptr,
             &by.diagonal,
-            &self.lower.begin,
-            &self.upper.begin,
+            &to.lower.pattern.row_ptr,
+            &to.upper.pattern.row_ptr,
             &by.factors,
             &by.inverses,
-            self.lower.values.pointer(),
-            self.inverse.pointer(),
-            self.upper.values.pointer(),
+            to.lower.values.pointer(),
+            to.inverse.pointer(),
+            to.upper.values.pointer(),
             &self.faulty,
-        )
+        )?;
+        self.pack_transposed(device)
+    }
+
+    /// Packs the transposes of new factors, where they are laid out.
+    fn pack_transposed(&self, device: &Device) -> Result<()> {
+        let Some(Transposed { triangles: to, places: [of_upper, of_lower], turn }) = &self.transposed else {
+            return Ok(());
+        };
+        let from = &self.forward;
+        let size = self.block * self.block * self.precision.bytes();
+        for (places, from, to) in [
+            (Some(&**of_upper), &from.upper.values, &to.lower.values),
+            (Some(&**of_lower), &from.lower.values, &to.upper.values),
+            (None, &from.inverse, &to.inverse),
+        ] {
+            let blocks = to.len() / size;
+            turn.on(device, grid(device, blocks), 32 * WARPS).run(
+                blocks as i64,
+                places,
+                from.pointer(),
+                to.pointer(),
+            )?;
+        }
+        Ok(())
     }
 
     /// True if a packed number is not finite; waits.
@@ -245,24 +367,50 @@ impl Solves {
 
     /// Solves with both triangles: reads the lower triangle's w, and writes y on own nodes.
     pub fn solve(&self, space: &Cuda, how: TriangularSolve, deterministic: bool, y: u64) -> Result<()> {
-        let (lower, upper) = (&self.lower, &self.upper);
+        self.run_both(space, how, deterministic, &self.forward, [self.target.pointer(), y])
+    }
+
+    /// Solves with both triangles of the transpose: reads the lower triangle's w. Returns the address of the
+    /// results, which are those of rows from the end.
+    pub fn solve_transposed(&self, space: &Cuda, how: TriangularSolve, deterministic: bool) -> Result<u64> {
+        let transposed = self.transposed.as_ref().ok_or_else(not_prepared)?;
+        self.run_both(space, how, deterministic, &transposed.triangles, [0; 2])?;
+        let [lower, upper] = &self.sides;
+        Ok(match how {
+            // Sweeps write to the vectors in turn.
+            TriangularSolve::Jacobi { sweeps } if sweeps % 2 == 1 => lower.v.pointer(),
+            _ => upper.v.pointer(),
+        })
+    }
+
+    /// Launches the solves with both triangles. The result goes to `out` at the nodes `target`, if any.
+    fn run_both(
+        &self,
+        space: &Cuda,
+        how: TriangularSolve,
+        deterministic: bool,
+        triangles: &Triangles,
+        [target, out]: [u64; 2],
+    ) -> Result<()> {
+        let Triangles { lower, upper, inverse } = triangles;
+        let [lower_side, upper_side] = &self.sides;
         let rows = self.target.len() as i32;
         let exact = how == TriangularSolve::Exact;
-        let triangle = |t: &Triangle, ticket: usize| Sweep {
+        let triangle = |t: &Triangle, side: &Side, ticket: usize| Sweep {
             halt: space.halt(),
             rows,
             most: if exact { t.per } else { self.most } as i32,
-            count: if exact { t.order.len() } else { t.runs.len() - 1 } as i32,
+            count: if exact { t.order.len() } else { side.runs.len() - 1 } as i32,
             sweeps: 1,
             last: 1,
-            unused: 0,
-            runs: if exact { t.order.pointer() } else { t.runs.pointer() },
-            begin: t.begin.pointer(),
-            column: t.column.pointer(),
+            skipped: t.skipped as i32,
+            runs: if exact { t.order.pointer() } else { side.runs.pointer() },
+            begin: t.pattern.row_ptr.pointer(),
+            column: t.pattern.col.pointer(),
             values: t.values.pointer(),
-            w: t.w.pointer(),
+            w: side.w.pointer(),
             from: 0,
-            v: t.v.pointer(),
+            v: side.v.pointer(),
             ticket: self.tickets.at(ticket),
             limit: self.limit,
             inverse: 0,
@@ -274,12 +422,12 @@ impl Solves {
         let in_place = exact || (!deterministic && matches!(how, TriangularSolve::Random { .. }));
         let both = [
             Sweep {
-                inverse: self.inverse.pointer(),
-                next_w: upper.w.pointer(),
-                next_v: if in_place { upper.v.pointer() } else { 0 },
-                ..triangle(lower, 0)
+                inverse: inverse.pointer(),
+                next_w: upper_side.w.pointer(),
+                next_v: if in_place { upper_side.v.pointer() } else { 0 },
+                ..triangle(lower, lower_side, 0)
             },
-            Sweep { target: self.target.pointer(), out: y, ..triangle(upper, 1) },
+            Sweep { target, out, ..triangle(upper, upper_side, 1) },
         ];
         for (sweep, triangle) in both.into_iter().zip([lower, upper]) {
             match how {
@@ -308,7 +456,8 @@ impl Solves {
         sweeps: usize,
         one: Sweep,
     ) -> Result<()> {
-        let to = [self.lower.v.pointer(), self.upper.v.pointer()];
+        let [lower, upper] = &self.sides;
+        let to = [lower.v.pointer(), upper.v.pointer()];
         let mut from = one.w;
         for k in 0..sweeps {
             let v = to[k % 2];
@@ -335,25 +484,27 @@ impl Solves {
     /// 0.34 ms on a plane of 600² nodes, and 8 ms and 17 ms on 1.5 million nodes in space.
     pub fn exact_is_faster(&self, sweeps: usize) -> bool {
         let rows = self.target.len().max(1);
-        let bytes = (self.lower.values.len() + self.upper.values.len()) as f64;
+        let Triangles { lower, upper, .. } = &self.forward;
+        let bytes = (lower.values.len() + upper.values.len()) as f64;
         let of_warps = RESIDENT * bytes / (2 * rows) as f64 * self.most as f64;
         let reads = if of_warps > CACHE { sweeps as f64 } else { 1.0 };
-        let exact = LEVEL * (self.lower.depth + self.upper.depth) as f64 + bytes / BANDWIDTH;
+        let exact = LEVEL * (lower.depth + upper.depth) as f64 + bytes / BANDWIDTH;
         exact < MORE_ITERATIONS * reads * bytes / BANDWIDTH
     }
 
     /// Least number of bytes that one application moves, for vectors of `own` nodes.
     pub fn bytes(&self, how: TriangularSolve, deterministic: bool, b: usize) -> u64 {
         let rows = self.target.len();
-        let triangles = self.lower.values.len() + self.upper.values.len();
-        let columns = 4 * (self.lower.column.len() + self.upper.column.len());
+        let Triangles { lower, upper, inverse } = &self.forward;
+        let triangles = lower.values.len() + upper.values.len();
+        let columns = 4 * (lower.pattern.col.len() + upper.pattern.col.len());
         let once = triangles + columns + 16 * rows + 32 * b * rows;
         let sweeps = match how {
             TriangularSolve::Jacobi { sweeps } => sweeps,
             TriangularSolve::Random { sweeps } if deterministic => sweeps,
             _ => 1,
         };
-        (sweeps * once + self.inverse.len() + rows * (8 + 48 * b)) as u64
+        (sweeps * once + inverse.len() + rows * (8 + 48 * b)) as u64
     }
 }
 
