@@ -67,6 +67,32 @@ const PRECONDS: [&str; 12] = [
     "ras:overlap=1,solve=exact",
 ];
 
+/// All of these checks on one device, or those for several devices of one process.
+#[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "the host runs them one by one"))]
+pub fn all(device: &str) {
+    transposes_across_devices(device);
+    if !device.contains(',') {
+        transposes_of_blocks(device);
+        transposes_of_hierarchies(device);
+        transposes_of_coupled_systems(device);
+        transposed_systems_are_solved(device);
+        transposes_that_need_nothing_or_do_not_exist(device);
+    }
+}
+
+/// Preconditioners that devices of one process share.
+pub fn transposes_across_devices(device: &str) {
+    let mut rng = Random(96);
+    let a = Bsr::from_csr(&convection_diffusion(12), 1).unwrap();
+    for precond in ["none", "jacobi", "ildu:rows=16", "ras:overlap=1,solve=exact", "amg:coarsest=10"] {
+        let mut solver =
+            Solver::new(Problem::bsr(&a).unwrap().into_owned(), &options(device, precond)).unwrap();
+        assert_transposed(&mut solver, a.rows(), 1e-12, &format!("{device}, {precond}"));
+        solver.update_values(new_values(&mut rng, &a).values()).unwrap();
+        assert_transposed(&mut solver, a.rows(), 1e-12, &format!("{device}, {precond}, new values"));
+    }
+}
+
 /// Products and preconditioners of matrices whose pattern is not symmetric, for blocks of 1 to 8, with new
 /// values and in f32.
 pub fn transposes_of_blocks(device: &str) {
@@ -139,6 +165,7 @@ pub fn transposes_of_coupled_systems(device: &str) {
         "split(u: jacobi, p: jacobi; form=diagonal, S=Mp)",
         "split(u: amg:coarsest=4, p: lu; form=simple, S=selfp)",
         "split(u: lu, p: lu; S=lsc)",
+        "vanka:kind=diagonal",
     ] {
         let mut solver = Solver::new(stokes.clone(), &options(device, precond));
         let solver = solver.as_mut().unwrap_or_else(|e| panic!("{precond}: {e}"));

@@ -3,6 +3,11 @@
 use crate::conformance::transposed;
 
 #[test]
+fn transposes_across_devices() {
+    transposed::transposes_across_devices("cpu");
+}
+
+#[test]
 fn transposes_of_blocks() {
     transposed::transposes_of_blocks("cpu");
 }

@@ -24,12 +24,18 @@ pub(crate) use cycle::{VankaCycle, VankaLevel};
 pub(crate) use patches::Rows;
 pub use patches::{Inverses, Patches};
 
-use crate::operator::{HostTerms, LinearOperator, PointBlock, PointBlockSum, TermValues, Terms, fresh_key};
+use crate::operator::{
+    HostTerms, LinearOperator, PointBlock, PointBlockSum, TermValues, Terms, fresh_key, joined_key,
+    no_transpose,
+};
 use crate::precond::Preconditioner;
 use crate::space::{Precision, Space};
 use crate::{Error, Result, sweeps};
 use std::cell::RefCell;
 use std::sync::Arc;
+
+/// A kind of local systems without a transpose.
+const FULL: &str = "vanka with kind=full";
 
 sweeps! {
     /// The vector pass of patches.
@@ -263,8 +269,26 @@ impl<S: PointBlockSum + PatchProducts + 'static> LinearOperator<S> for Vanka<S> 
             None => Ok(()),
         }
     }
+    fn has_transpose(&self) -> bool {
+        matches!(self.solves, Solves::Sparse(_))
+    }
+    /// The two products of the diagonal kind in reverse order.
+    fn apply_transpose(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        let Solves::Sparse(sparse) = &self.solves else { return Err(no_transpose(FULL)) };
+        let (z, scalars) = &mut *self.work.borrow_mut();
+        self.sums.apply_transpose(&self.between, x, z)?;
+        sparse.apply_transpose(space, z, y)?;
+        match &self.scaling {
+            Some(d) => space.sweep(vanka_add_scaled, scalars, [], [d, x], [y], []),
+            None => Ok(()),
+        }
+    }
     fn key(&self) -> u64 {
-        self.key
+        let sparse = match &self.solves {
+            Solves::Sparse(sparse) => sparse.key(),
+            Solves::Dense(_) => 0,
+        };
+        joined_key([self.key, self.sums.key(), sparse])
     }
     fn bytes(&self) -> u64 {
         let solves = match &self.solves {
@@ -285,6 +309,18 @@ impl<S: PointBlockSum + PatchProducts + 'static> LinearOperator<S> for Vanka<S> 
 }
 
 impl<S: PointBlockSum + PatchProducts + 'static> Preconditioner<S> for Vanka<S> {
+    fn prepare_transpose(&mut self, space: &S, terms: &Terms) -> Result<()> {
+        let Solves::Sparse(sparse) = &mut self.solves else { return Err(no_transpose(FULL)) };
+        let (values, mut scratch) = (TermValues::from(terms), Default::default());
+        let rows = Rows { a: &terms.terms[0].1, values: host_values(&values.on_host(&mut scratch)?)? };
+        let numbers = self.patches.numbers(rows, self.options)?;
+        let [solves, sums] = [
+            self.patches.matrix_of_solves(numbers.solves)?,
+            self.patches.matrix_of_sums(self.options.kind, numbers.sums)?,
+        ];
+        sparse.prepare_transpose(space, &Terms::bsr(&solves))?;
+        self.sums.prepare_transpose(&self.between, &Terms::bsr(&sums))
+    }
     fn update_values(&mut self, space: &S, terms: &Terms, values: TermValues) -> Result<()> {
         let a = &terms.terms[0].1;
         values.check(1, [a.stored()].into_iter())?;
