@@ -21,7 +21,8 @@
 //! unknowns are stage values (A = inverse of the Butcher matrix, B = I) are supported too. If both were full,
 //! they would have different Û, and no lower triangular P would be close to the system.
 //!
-//! The transpose goes through the stages in reverse order, with transposed factors, products and coefficients.
+//! The transpose goes through the stages in reverse order, with transposed factors, products and
+//! coefficients.
 //!
 //! The unknowns of stage k of s are every s-th number of a vector from k on. The factors read and write them
 //! in place ([`Stride`]), without a copy.

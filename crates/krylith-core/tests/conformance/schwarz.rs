@@ -491,8 +491,8 @@ fn turned<S: SchwarzFactors>(space: &S, p: &Schwarz<S>, x: &[f64]) -> Vec<f64> {
     Transposed::of(p).map_or_else(|_| x.to_vec(), |p| applied(space, &p, x))
 }
 
-/// Results over ranks equal those of one rank, also those of the transpose, for any owner of the parts: an empty rank, several parts per
-/// rank, and unordered rows.
+/// Results over ranks equal those of one rank, also those of the transpose, for any owner of the parts: an
+/// empty rank, several parts per rank, and unordered rows.
 pub fn schwarz_of_ranks<S: SchwarzFactors>(sizes: &[usize], make: Make<S>, share: MakeShare<S>) {
     let mut rng = Random(67);
     let (b, n, parts) = (2, 150, 4);

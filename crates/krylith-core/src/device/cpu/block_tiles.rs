@@ -401,8 +401,8 @@ impl Chains {
     }
 }
 
-/// Solves one tile, from x to y. If `transposed`, the triangles change places. Returns the sums (x, x) and (x,
-/// y), or zeros where they are not needed.
+/// Solves one tile, from x to y. If `transposed`, the triangles change places. Returns the sums (x, x) and
+/// (x, y), or zeros where they are not needed.
 #[inline(always)]
 fn solve<T: Stored>(
     tile: &Tile,

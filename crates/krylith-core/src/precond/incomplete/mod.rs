@@ -7,7 +7,7 @@ pub(crate) mod levels;
 pub(crate) mod order;
 pub(super) mod pivots;
 
-use crate::operator::{TermValues, Terms};
+use crate::operator::{TermValues, Terms, no_transpose};
 use crate::partition::Subdomains;
 use crate::space::Space;
 use crate::{Error, Result};
@@ -64,8 +64,10 @@ pub trait IncompleteFactors<S: Space>: Sized {
     /// has halos with neighbours.
     ///
     /// # Errors
-    /// Out of device memory; a rank that has ended or failed.
-    fn prepare_transpose(&mut self, space: &S) -> Result<()>;
+    /// Factors that have no transpose; out of device memory; a rank that has ended or failed.
+    fn prepare_transpose(&mut self, _space: &S) -> Result<()> {
+        Err(no_transpose("this device's incomplete factors"))
+    }
     /// Computes `y ← M⁻¹ x`, or `y ← M⁻ᵀ x` if `transposed` is true. Allocates nothing. Collective if the
     /// plan has halos with neighbours.
     ///

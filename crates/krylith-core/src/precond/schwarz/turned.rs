@@ -1,5 +1,5 @@
-//! The transpose Mᵀ = Σ_k (R_k^δ)ᵀ (A_k)⁻ᵀ R_k⁰: the pattern of the transposed factors, and the way of results
-//! to the owners of their nodes.
+//! The transpose Mᵀ = Σ_k (R_k^δ)ᵀ (A_k)⁻ᵀ R_k⁰: the pattern of the transposed factors, and the way of
+//! results to the owners of their nodes.
 //!
 //! A row gets its node's number if it gives the node's result in M, and zero otherwise. The results of all
 //! rows are added on their nodes. Sums for nodes of other ranks travel back along the halo. Every sum has a

@@ -233,13 +233,7 @@ fn turn<T: Stored>(pool: &Pool, b: usize, from: &[f64], to: &mut [T], place: imp
 
 impl CpuSchwarz {
     /// Computes `y ← M⁻ᵀ x`.
-    fn transposed_solve(
-        &self,
-        space: &Cpu,
-        how: TriangularSolve,
-        x: &Vec<f64>,
-        y: &mut Vec<f64>,
-    ) -> Result<()> {
+    fn transposed_solve(&self, space: &Cpu, how: TriangularSolve, x: &[f64], y: &mut [f64]) -> Result<()> {
         let (plan, b) = (&self.plan, self.plan.block);
         let transposed = self.transposed.as_ref().ok_or_else(not_prepared)?;
         let n = plan.nodes.own * b;

@@ -372,8 +372,8 @@ impl crate::precond::testing::ReadFactors for Cuda {
 }
 
 impl Stream {
-    /// Lays out the factors of a plan, or their transposes, whose rows, diagonals and columns are given. There
-    /// are two passes: the first counts, the second writes.
+    /// Lays out the factors of a plan, or their transposes, whose rows, diagonals and columns are given.
+    /// There are two passes: the first counts, the second writes.
     ///
     /// # Errors
     /// Factors that exceed 32-bit offsets; out of device memory.

@@ -50,8 +50,8 @@ schwarz_start(const int* halt, int rows, int own, const unsigned* __restrict__ n
     }
 }
 
-// Adds the numbers ptr[i] .. ptr[i + 1] of each of `count` nodes from `first` on, in ascending order. Number k
-// is the result of row k, which z has from the end, or number k - rows of those that arrived.
+// Adds the numbers ptr[i] .. ptr[i + 1] of each of `count` nodes from `first` on, in ascending order. Number
+// k is the result of row k, which z has from the end, or number k - rows of those that arrived.
 extern "C" __global__ void __launch_bounds__(THREADS)
 schwarz_add(const int* halt, int first, int count, int rows, const unsigned* __restrict__ ptr, const unsigned* __restrict__ number,
             const double* __restrict__ z, const double* arrived, double* __restrict__ to, Exchange* exchange) {

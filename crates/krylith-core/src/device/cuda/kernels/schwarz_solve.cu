@@ -36,8 +36,9 @@
 // ends; a time limit ends it too, and leaves NaN.
 //
 // The transpose has two triangles of the same form: (inv(D) (U - D))^T with inv(D)^T after it, and (L - I)^T
-// from the end. Each is the transpose of the other stored triangle, counted from its other end. Their levels are those of the other triangle in M, last one first. Runs of rows are counted
-// from the other end there, so the first one may begin before row 0, by `skipped` rows. Results stay in v.
+// from the end. Each is the transpose of the other stored triangle, counted from its other end. Its levels
+// are those of that triangle, last one first. So the first run of rows may begin before row 0, by `skipped`
+// rows. Results stay in v.
 
 #include "schwarz.cuh"
 
