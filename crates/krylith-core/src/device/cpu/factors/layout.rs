@@ -11,7 +11,8 @@
 //! rows of W numbers. There is one column number for each block of L and U, in the same order.
 //!
 //! The transpose has the factors Uᵀ, Dᵀ and Lᵀ in the places of L, D and U. Its levels are the same. An entry
-//! of row i goes to the next free slot of its column's row, so entries need no sorting and no map.
+//! of row i goes to the next free slot of its column's row, so entries need no sorting and no map. If all
+//! patterns are symmetric, both have the same positions and columns.
 
 use super::super::elimination::Stored;
 use crate::Result;
@@ -49,6 +50,7 @@ pub(super) struct Piece {
 }
 
 /// Positions of all subdomains.
+#[derive(Clone)]
 pub(super) struct Layout {
     pub pieces: Vec<Piece>,
     pub slices: Vec<Slice>,
@@ -116,6 +118,11 @@ impl Layout {
             }
         }
         Self { pieces, slices, all_columns: columns, values, order: m, transposed }
+    }
+
+    /// Returns the layout of the transpose of a symmetric pattern, which has the same positions.
+    pub fn of_mirror(&self) -> Self {
+        Self { transposed: true, ..self.clone() }
     }
 
     /// Returns the range of the values of subdomain `p`.
@@ -390,6 +397,24 @@ impl Lengths {
         levels.clone().for_each(|l| of_level(l, &self.lower));
         levels.rev().for_each(|l| of_level(l, &self.upper));
     }
+}
+
+/// Returns true if the pattern of subdomain `p` is symmetric.
+pub(super) fn is_symmetric(plan: &Plan, p: usize, next: &mut Next) -> bool {
+    let (first, rows) = (plan.ptr[p], plan.ptr[p]..plan.ptr[p + 1]);
+    let upper = |i: usize| entries(plan, i, Side::Upper);
+    next.clear();
+    next.extend(rows.clone().map(|i| [upper(i).start, upper(i).end]));
+    // Rows above get their columns in ascending order.
+    let mirrored = rows.clone().all(|i| {
+        entries(plan, i, Side::Lower).all(|e| {
+            let [at, end] = &mut next[plan.columns[e] as usize];
+            let found = *at < *end && plan.columns[*at] as usize == i - first;
+            *at += 1;
+            found
+        })
+    });
+    mirrored && next.iter().all(|[at, end]| at == end)
 }
 
 /// Returns the largest of some lengths.

@@ -30,6 +30,7 @@ use factorize::Scratch;
 use layout::{Layout, Next, Slice};
 use solve::Share;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 /// Factors in host memory, in order of application.
@@ -49,7 +50,7 @@ pub struct CpuFactors {
 /// L, D⁻¹ and U in order of application.
 struct Triangles {
     layout: Layout,
-    columns: Columns,
+    columns: Arc<Columns>,
     values: Values,
 }
 
@@ -80,6 +81,23 @@ enum Target<'a> {
 }
 
 impl Target<'_> {
+    /// Copies the values of subdomain `p`, and with them the numbers of missing blocks and rows.
+    ///
+    /// # Safety
+    /// As [`store`](Self::store).
+    unsafe fn copy(&self, p: usize, from: &Values) {
+        // SAFETY: as in `store`.
+        match (self, from) {
+            (Self::F64(layout, to), Values::F64(from)) => {
+                unsafe { to.range(layout.range(p)) }.copy_from_slice(&from[layout.range(p)]);
+            }
+            (Self::F32(layout, to), Values::F32(from)) => {
+                unsafe { to.range(layout.range(p)) }.copy_from_slice(&from[layout.range(p)]);
+            }
+            _ => {}
+        }
+    }
+
     /// Stores the factors of subdomain `p`.
     ///
     /// # Safety
@@ -116,7 +134,17 @@ impl Triangles {
                 (Columns::U32(columns), Values::F32(values))
             }
         };
-        Ok(Self { layout, columns, values })
+        Ok(Self { layout, columns: Arc::new(columns), values })
+    }
+
+    /// Allocates the transpose of factors with symmetric patterns.
+    fn mirror(&self) -> Result<Self> {
+        let what = "transposed incomplete factors";
+        let values = match &self.values {
+            Values::F64(values) => Values::F64(crate::threads::zeros(values.len(), what)?),
+            Values::F32(values) => Values::F32(crate::threads::zeros(values.len(), what)?),
+        };
+        Ok(Self { layout: self.layout.of_mirror(), columns: self.columns.clone(), values })
     }
 
     fn precision(&self) -> Precision {
@@ -202,14 +230,30 @@ impl IncompleteFactors<Cpu> for CpuFactors {
             return Ok(());
         }
         let CpuFactors { plan, forward, pieces, work, .. } = self;
-        let mut turned = Triangles::allocate(plan, forward.precision(), true)?;
+        let symmetric = AtomicBool::new(true);
+        space.pool().run(pieces.len(), |piece| {
+            let next = &mut free(work, piece).next;
+            if !pieces[piece].clone().all(|p| layout::is_symmetric(plan, p, next)) {
+                symmetric.store(false, Relaxed);
+            }
+        });
+        let symmetric = symmetric.into_inner();
+        let mut turned = match symmetric {
+            true => forward.mirror()?,
+            false => Triangles::allocate(plan, forward.precision(), true)?,
+        };
         let to = turned.target();
         space.pool().run(pieces.len(), |piece| {
             let Work { scratch, next, .. } = &mut *free(work, piece);
             for p in pieces[piece].clone() {
                 forward.load(plan, p, &mut scratch.values);
                 // SAFETY: each subdomain is given to one thread.
-                unsafe { to.store(plan, p, &scratch.values, next) };
+                unsafe {
+                    if symmetric {
+                        to.copy(p, &forward.values);
+                    }
+                    to.store(plan, p, &scratch.values, next);
+                }
             }
         });
         self.transposed = Some(turned);
@@ -235,7 +279,7 @@ impl IncompleteFactors<Cpu> for CpuFactors {
             Values::F64(v) => size_of_val(&v[..]),
             Values::F32(v) => size_of_val(&v[..]),
         };
-        let columns = match &f.forward.columns {
+        let columns = match &*f.forward.columns {
             Columns::U16(c) => size_of_val(&c[..]),
             Columns::U32(c) => size_of_val(&c[..]),
         };

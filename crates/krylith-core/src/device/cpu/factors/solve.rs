@@ -39,7 +39,7 @@ pub(super) struct Share<'a> {
 impl Share<'_> {
     /// Solves; `vector` has space for the largest subdomain and a slice more.
     pub fn solve(&self, vector: &mut [f64]) {
-        match (&self.of.values, &self.of.columns) {
+        match (&self.of.values, &*self.of.columns) {
             (Values::F64(v), Columns::U16(c)) => self.by_order(v, c, vector),
             (Values::F64(v), Columns::U32(c)) => self.by_order(v, c, vector),
             (Values::F32(v), Columns::U16(c)) => self.by_order(v, c, vector),
