@@ -80,8 +80,8 @@ impl Solver {
         })
     }
 
-    /// Solves A x = b, or Aᵀ x = b, with the initial guess x, and overwrites x. Returns the solution, and the exception of
-    /// a callback or a signal.
+    /// Solves A x = b, or Aᵀ x = b, with the initial guess x, and overwrites x. Returns the solution, and the
+    /// exception of a callback or a signal.
     #[pyo3(signature = (b, x, rtol=None, atol=None, max_iters=None, callback=None, transpose=false))]
     fn solve(
         &self,

@@ -12,8 +12,10 @@ use crate::Result;
 use crate::comm::Communicator;
 use crate::comm::wire::{Reader, packed};
 use crate::halo::{Halo, Neighbour};
+use crate::matrix::Bsr;
+#[cfg(feature = "cuda")]
+use crate::matrix::Dense;
 use crate::matrix::storage::Storage;
-use crate::matrix::{Bsr, Dense};
 use rayon::prelude::*;
 use std::any::Any;
 use std::borrow::Cow;
@@ -51,6 +53,7 @@ pub enum Map {
     /// On the host.
     Host(HostMap),
     /// In the memory of a device.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "no device keeps one"))]
     Device(Arc<dyn Any + Send + Sync>),
 }
 
@@ -270,7 +273,8 @@ impl TransposedTerms {
         let mut turned = Vec::new();
         for (t, (c, a)) in terms.terms.iter().enumerate() {
             if t == maps.len() {
-                (storages.push(storages[0].clone()), maps.push(maps[0].clone()));
+                storages.push(storages[0].clone());
+                maps.push(maps[0].clone());
             }
             turned.push((c.transposed(), Cow::Owned(Bsr::from_storage(a.block(), storages[t].clone()))));
         }
@@ -309,10 +313,12 @@ impl TransposedTerms {
 
     /// Returns true if own rows of Aᵀ are those of A.
     pub(crate) fn equal(&self, terms: &Terms) -> bool {
-        let same = |((c, a), (d, b)): (&(Dense, Cow<Bsr>), &(Dense, Cow<Bsr>))| {
-            c == d && a.same_pattern(b) && a.storage().same_values(b.storage())
-        };
-        self.terms.halo == terms.halo && self.terms.terms.iter().zip(&terms.terms).all(same)
+        let mut pairs = self.terms.terms.iter().zip(&terms.terms);
+        self.terms.halo == terms.halo
+            && pairs.all(|(one, two)| {
+                let (a, b) = (&one.1, &two.1);
+                one.0 == two.0 && a.same_pattern(b) && a.storage().same_values(b.storage())
+            })
     }
 
     /// Returns the terms of Aᵀ.

@@ -18,7 +18,7 @@ use crate::comm::{Communicator, agree};
 use crate::halo::to_owners;
 use crate::matrix::{Arrays, Bsr};
 use crate::operator::{
-    ColumnMaxima, LinearOperator, Terms, for_blocks_mut, fresh_key, row_maxima, with_block,
+    ColumnMaxima, LinearOperator, Terms, applied, for_blocks_mut, fresh_key, row_maxima, with_block,
 };
 use crate::space::Space;
 use crate::{Error, Result, sweeps};
@@ -298,12 +298,12 @@ impl<S: Space, P: LinearOperator<S>> Equilibrated<S, P> {
 }
 
 impl<S: Space, P: LinearOperator<S>> Equilibrated<S, P> {
-    /// Computes y = L P⁻¹ F x, where `apply` applies P⁻¹ or its transpose, for the scales `[F, L]`.
+    /// Computes y = L P⁻¹ F x, or y = L P⁻ᵀ F x if `turned` is true, for the scales `[F, L]`.
     fn between(
         &self,
         space: &S,
         [first, last]: [&S::Vector; 2],
-        apply: &dyn Fn(&P, &S::Vector, &mut S::Vector) -> Result<()>,
+        turned: bool,
         x: &S::Vector,
         y: &mut S::Vector,
     ) -> Result<()> {
@@ -313,7 +313,7 @@ impl<S: Space, P: LinearOperator<S>> Equilibrated<S, P> {
         };
         let work = &mut *self.work.borrow_mut();
         space.sweep(scale_into, scalars, [], [first, x], [&mut *work], [])?;
-        apply(p, work, y)?;
+        applied(p, turned, space, work, y)?;
         space.sweep(scale, scalars, [], [last], [y], [])
     }
 }
@@ -321,14 +321,14 @@ impl<S: Space, P: LinearOperator<S>> Equilibrated<S, P> {
 impl<S: Space, P: LinearOperator<S>> LinearOperator<S> for Equilibrated<S, P> {
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         let Factors { rows, columns } = &self.factors;
-        self.between(space, [rows, columns], &|p, x, y| p.apply(space, x, y), x, y)
+        self.between(space, [rows, columns], false, x, y)
     }
     fn has_transpose(&self) -> bool {
         self.inner.as_ref().is_none_or(|p| p.has_transpose())
     }
     fn apply_transpose(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         let Factors { rows, columns } = &self.factors;
-        self.between(space, [columns, rows], &|p, x, y| p.apply_transpose(space, x, y), x, y)
+        self.between(space, [columns, rows], true, x, y)
     }
     fn key(&self) -> u64 {
         self.key ^ self.inner.as_ref().map_or(0, |p| p.key().rotate_left(24))

@@ -81,7 +81,11 @@ impl<S: Coarsen> Inverse<S> {
     /// # Errors
     /// Out of device memory.
     pub fn prepare_transpose(&mut self, on: &S, precision: Precision) -> Result<()> {
-        let Self::Dense(inverse) = self else { return Ok(()) };
+        let inverse = match self {
+            Self::Dense(inverse) => inverse,
+            #[cfg(feature = "lu")]
+            Self::Sparse(_) => return Ok(()),
+        };
         let Some(numbers) = &inverse.numbers else {
             inverse.turned = None;
             return Ok(());
