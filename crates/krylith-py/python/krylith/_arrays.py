@@ -22,24 +22,43 @@ def is_torch(array: Any) -> bool:
     return type(array).__module__.partition(".")[0] == "torch"
 
 
-def float64(array: Any) -> Any:
-    """Return the numbers as a contiguous float64 array in the same memory; reject complex numbers."""
+def is_complex(array: Any) -> bool:
+    """Return True for an array, a matrix or an operator of complex numbers."""
+    return array.is_complex() if is_torch(array) else getattr(getattr(array, "dtype", None), "kind", "") == "c"
+
+
+def numbers_of(array: Any, dtype: np.dtype[Any] | None = None) -> Any:
+    """Return numbers as a contiguous array in the same memory, of float64, or of complex128 if they are complex.
+
+    `dtype` is one of both: real numbers become complex, and complex ones are refused where real ones are needed.
+    """
+    array = array if is_torch(array) or on_device(array) else np.asarray(array)
+    found = is_complex(array)
+    if found and dtype is not None and dtype.kind != "c":
+        raise InvalidInput("the numbers are complex; expected real numbers")
+    dtype = np.dtype(np.complex128 if found else np.float64) if dtype is None else dtype
     if is_torch(array):
-        if array.is_complex():
-            raise InvalidInput(_COMPLEX)
         _check_gradients(array)
-        array = array.detach().double().contiguous()
+        array = array.detach()
+        array = (array.cdouble().resolve_conj() if dtype.kind == "c" else array.double()).contiguous()
         return array if array.is_cuda else array.numpy()
     if on_device(array):
-        if array.dtype.kind == "c":
-            raise InvalidInput(_COMPLEX)
-        return array.astype("float64", order="C", copy=False)
-    array = np.asarray(array)
-    if array.dtype.kind == "c":
-        raise InvalidInput(_COMPLEX)
-    if array.dtype.kind not in "fiub":
+        return array.astype(dtype, order="C", copy=False)
+    if array.dtype.kind not in "fiubc":
         raise InvalidInput(f"numbers of type {array.dtype} are not supported; convert them to float64")
-    return aligned(np.ascontiguousarray(array, dtype=np.float64))
+    return aligned(np.ascontiguousarray(array, dtype=dtype))
+
+
+def float64(array: Any) -> Any:
+    """Return the numbers as a contiguous float64 array in the same memory; reject complex numbers."""
+    return numbers_of(array, np.dtype(np.float64))
+
+
+def as_complex(array: Any) -> Any:
+    """Return an array of complex128 of the same library and shape; the same one if it has this type."""
+    if is_torch(array):
+        return array.cdouble()
+    return array.astype("complex128", copy=False)
 
 
 def aligned(array: np.ndarray) -> np.ndarray:
@@ -55,9 +74,6 @@ def _check_gradients(array: Any) -> None:
             "a tensor requires gradients, but a solve does not compute them; "
             "pass tensor.detach(), or solve under torch.no_grad()"
         )
-
-
-_COMPLEX = "complex numbers are not supported; solve for real and imaginary parts as 2×2 blocks"
 
 
 def remote(array: Any) -> tuple[int, int, int, int | None]:
@@ -174,8 +190,9 @@ def receiver(given: Any, model: Any, what: str) -> Any:
         raise InvalidInput(f"`out` is a {type(out).__module__}.{type(out).__name__}; expected {place}")
     if tuple(out.shape) != tuple(model.shape):
         raise InvalidInput(f"`out` has shape {tuple(out.shape)}; expected that of {what}, {tuple(model.shape)}")
-    if str(out.dtype).rpartition(".")[2] != "float64":
-        raise InvalidInput(f"`out` has numbers of type {out.dtype}; expected float64")
+    expected = "complex128" if is_complex(model) else "float64"
+    if str(out.dtype).rpartition(".")[2] != expected:
+        raise InvalidInput(f"`out` has numbers of type {out.dtype}; expected {expected}")
     if not there and not out.flags.writeable:
         raise InvalidInput("`out` is read-only; pass an array that may be written")
     if not there and not out.flags.aligned:

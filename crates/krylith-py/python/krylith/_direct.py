@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from krylith._arrays import is_torch, on_device
+from krylith._complex import FORMS, Form
 from krylith._errors import ConvergenceWarning, InvalidInput
 from krylith._operator import Operator
 from krylith._solver import Once, Solver
@@ -25,7 +26,7 @@ class Factors(Operator):
 
     def __init__(self, solver: Solver) -> None:
         self._solver = solver
-        self.shape = solver.shape
+        self.shape, self.dtype = solver.shape, solver.dtype
 
     def solve(self, rhs: Any, trans: Literal["N", "T", "H"] = "N", *, out: Any = None) -> Any:
         """Return x with A x = rhs, for rhs of shape (n,) or (n, k).
@@ -39,27 +40,27 @@ class Factors(Operator):
         out : array, optional
             The same as for `krylith.Solver.solve`.
         """
-        if trans not in ("N", "T", "H"):
+        if trans not in FORMS:
             raise InvalidInput(f"`trans` is {trans!r}; expected 'N', 'T' or 'H'")
-        return _checked(self._solver, rhs, out, trans != "N")
+        return self._map(rhs, out, FORMS[trans])
 
-    def _map(self, v: Any, out: Any, transpose: bool) -> Any:
-        return _checked(self._solver, v, out, transpose)
+    def _map(self, v: Any, out: Any, form: Form) -> Any:
+        return _checked(self._solver, v, out, form)
 
     def update_values(self, A: Any, *, on_new_pattern: Literal["raise", "rebuild"] = "raise") -> None:
         """Factor a matrix with new values and the same pattern, as `krylith.Solver.update_values` does."""
         self._solver.update_values(A, on_new_pattern=on_new_pattern)
-        self.shape = self._solver.shape
+        self.shape, self.dtype = self._solver.shape, self._solver.dtype
 
     def __repr__(self) -> str:
         return f"<krylith.Factors {self.shape[0]}×{self.shape[1]}>"
 
 
-def _checked(solver: Solver, b: Any, out: Any = None, transpose: bool = False) -> Any:
+def _checked(solver: Solver, b: Any, out: Any = None, form: Form = Form.PLAIN) -> Any:
     """Return x; an exception, and no warning, says that there is none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        solution = solver.solve(b, out=out, transpose=transpose)
+        solution = solver._solve(b, None, form, out)
     return solution.check().x
 
 

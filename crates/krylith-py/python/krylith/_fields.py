@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from krylith import _native
+from krylith._arrays import float64, is_complex
+from krylith._complex import real_form, real_vectors
 from krylith._errors import InvalidInput
 
 
@@ -79,8 +81,9 @@ def _unknowns(name: str, given: Any, n: int) -> np.ndarray:
 _KEYS = ("unknowns", "block", "near_nullspace", "coordinates")
 
 
-def with_fields(system: _native.System, fields: Any, matrices: Any) -> _native.System:
-    """Return the system with fields and with matrices by name."""
+def with_fields(system: _native.System, fields: Any, matrices: Any, complex_: bool) -> _native.System:
+    """Return the system with fields and with matrices by name; a complex system is given in its real form."""
+    reals = 2 if complex_ else 1
     if fields is not None:
         if not isinstance(fields, Mapping):
             raise InvalidInput(
@@ -94,38 +97,42 @@ def with_fields(system: _native.System, fields: Any, matrices: Any) -> _native.S
             if wrong or "unknowns" not in more:
                 what = f"has the key {wrong[0]!r}" if wrong else "has no 'unknowns'"
                 raise InvalidInput(f"field {name!r} {what}; expected the keys {', '.join(_KEYS)}")
-            unknowns = _unknowns(name, more["unknowns"], system.unknowns // system.stages)
-            block = int(more.get("block", 1))
+            unknowns = _unknowns(name, more["unknowns"], system.unknowns // system.stages // reals)
+            unknowns = (unknowns[:, None] * reals + np.arange(reals)).reshape(-1)
+            block = int(more.get("block", 1)) * reals
             points = more.get("coordinates")
             if points is not None:
                 points = np.ascontiguousarray(points, dtype=np.float64)
             near, rigid = more.get("near_nullspace"), False
             vectors: list[np.ndarray] | None = None
             if isinstance(near, str):
-                if near != "rigid" or points is None:
+                if near != "rigid" or points is None or complex_:
                     raise InvalidInput(
-                        f"field {name!r}: near_nullspace={near!r}; expected vectors, or 'rigid' with coordinates"
+                        f"field {name!r}: near_nullspace={near!r}; expected vectors, or 'rigid' with coordinates "
+                        "in a real system"
                     )
                 rigid = True
             elif near is not None:
                 if not isinstance(near, (list, tuple)) or np.ndim(near[0]) == 0:
-                    array = np.asarray(near, dtype=np.float64)
+                    array = np.asarray(near)
                     near = [array] if array.ndim == 1 else list(array.T)
-                vectors = [np.ascontiguousarray(vector, dtype=np.float64) for vector in near]
+                vectors = real_vectors(near) if complex_ else [float64(vector) for vector in near]
             named.append((name, unknowns, block, vectors, rigid, points))
         system = system.with_fields(named)
     for name, matrix in (matrices or {}).items():
-        system = system.with_matrix(name, arrays_of(matrix))
+        system = system.with_matrix(name, arrays_of(matrix, complex_))
     return system
 
 
-def arrays_of(matrix: Any) -> tuple[int, int, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the shape, offsets, columns and values of a matrix that preconditioners name."""
+def arrays_of(matrix: Any, complex_: bool) -> tuple[int, int, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the shape, offsets, columns and values of a matrix that preconditioners of a system name."""
     if not hasattr(matrix, "tocsr"):
         import scipy.sparse as sp
 
-        matrix = sp.csr_array(np.atleast_2d(np.asarray(matrix, dtype=np.float64)))
-    csr = matrix.tocsr()
+        matrix = sp.csr_array(np.atleast_2d(np.asarray(matrix)))
+    if is_complex(matrix) and not complex_:
+        raise InvalidInput("a matrix that the preconditioner names is complex, and A is real")
+    csr = real_form(matrix) if complex_ else matrix.tocsr()
     csr.sort_indices()
     rows, columns = csr.shape
     return rows, columns, csr.indptr.astype(np.int64), csr.indices.astype(np.int64), csr.data.astype(np.float64)

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from krylith import _native
-from krylith._arrays import float64, is_torch, lend, lend_indices, on_device
+from krylith._arrays import float64, is_complex, is_torch, lend, lend_indices, numbers_of, on_device
 from krylith._comm import Handle, handle_of
+from krylith._complex import complex_blocks, real_blocks, real_form
 from krylith._errors import InvalidInput, NewPattern
 from krylith._order import Order, copied
 
@@ -50,7 +51,7 @@ class KroneckerSum:
     """
 
     def __init__(self, A: Any, M: Any, B: Any, L: Any, tau: float, *, block: int | None = None) -> None:
-        self.A, self.B = (np.array(C, dtype=np.float64, ndmin=2) for C in (A, B))
+        self.A, self.B = (np.array(float64(C), ndmin=2) for C in (A, B))
         self.M, self.L, self.tau, self.block = M, L, float(tau), block
 
     @property
@@ -64,7 +65,7 @@ class KroneckerSum:
 
     def matvec(self, v: Any) -> Any:
         """Return the product with a vector of shape (N, s) or (N·s,)."""
-        v = np.asarray(v, dtype=np.float64)
+        v = numbers_of(v)
         s, n = self.A.shape[0], self.M.shape[1]
         if v.shape not in ((n, s), (n * s,)):
             raise InvalidInput(f"the vector has shape {v.shape}; expected ({n}, {s}) or ({n * s},)")
@@ -98,7 +99,7 @@ def _same(a: Any, b: Any, threads: int | None) -> bool:
 
 
 class Parts(NamedTuple):
-    """The arrays of a matrix."""
+    """The arrays of a matrix, which may be complex; the system is then its real form."""
 
     shape: tuple[int, int]
     #: Block size of BSR; 0 for CSR.
@@ -128,6 +129,8 @@ class Parts(NamedTuple):
         """Return the system of this matrix, or of this rank's rows of a distributed matrix."""
         row_ptr, col = (lend_indices(a) for a in self.pattern)
         rows, columns = self.shape
+        if is_complex(self.values):
+            return self._real_form(comm, block).system(2 * block if block and comm is not None else None, comm)
         if comm is not None:
             return _native.System.distributed(comm, rows, columns, row_ptr, col, lend(self.values), block, self.threads)
         if self.block == 0:
@@ -135,9 +138,28 @@ class Parts(NamedTuple):
         rows, columns = rows // self.block, columns // self.block
         return _native.System.bsr(self.block, rows, columns, row_ptr, col, lend(self.values), self.threads, self.options)
 
+    def _real_form(self, comm: Handle | None, block: int | None) -> Parts:
+        """Return the parts of the real form, in blocks, or in scalar rows for a distributed matrix."""
+        if self.gpu is not None:
+            raise InvalidInput("a complex matrix is on a GPU; pass it on the host, and choose the GPU by device='cuda'")
+        m = max(self.block, 1)
+        whole = self._replace(shape=(2 * self.shape[0], 2 * self.shape[1]))
+        if comm is None:
+            return whole._replace(block=2 * m, values=real_blocks(self.values, m))
+        from scipy.sparse import csr_array
+
+        rows = real_form(csr_array((self.values, self.pattern.col, self.pattern.row_ptr), shape=self.shape))
+        return whole._replace(block=0, pattern=Pattern(rows.indptr, rows.indices), values=rows.data)
+
+
+def most_block(A: Any) -> int:
+    """Return the largest number of unknowns of a node."""
+    return _native.MAX_BLOCK // (2 if is_complex(A) else 1)
+
 
 def take_apart(A: Any, block: int | None) -> Parts:
     """Return the arrays of a sparse or dense matrix."""
+    most = most_block(A)
     if is_torch(A):
         return _torch_parts(A, block)
     if hasattr(A, "to_scipy_sparse"):
@@ -148,12 +170,22 @@ def take_apart(A: Any, block: int | None) -> Parts:
     _check_dimensions(A)
     if A.format == "bsr":
         b, c = A.blocksize
-        if b == c <= _native.MAX_BLOCK and block in (None, b):
+        if b == c <= most and block in (None, b):
             order.same = True
             return _of_rows(A, b, order, shared=True)
     rows = A.tocsr()
+    if is_complex(rows) and block not in (None, 1):
+        return _of_rows(_in_blocks(rows, block), block, order, shared=False)
     order.same = A.format == "csr"
     return _of_rows(rows, 0, order, shared=rows is A)
+
+
+def _in_blocks(rows: Any, block: int) -> Any:
+    if rows.shape[0] % block or rows.shape[1] % block:
+        raise InvalidInput(f"`block` is {block}, which does not divide the {rows.shape[0]}×{rows.shape[1]} matrix")
+    blocks = rows.tobsr((block, block))
+    blocks.sort_indices()
+    return blocks
 
 
 def _of_rows(A: Any, block: int, order: Order, *, shared: bool) -> Parts:
@@ -161,7 +193,7 @@ def _of_rows(A: Any, block: int, order: Order, *, shared: bool) -> Parts:
     indices, data = A.indices, A.data
     if not on_device(data) and len(A.indptr) > 0 and 0 <= A.indptr[-1] < len(indices):
         indices, data = indices[: A.indptr[-1]], data[: A.indptr[-1]]
-    return Parts(A.shape, block, Pattern(A.indptr, indices), float64(data).reshape(-1), order, shared)
+    return Parts(A.shape, block, Pattern(A.indptr, indices), numbers_of(data).reshape(-1), order, shared)
 
 
 def _dense(A: Any) -> Any:
@@ -186,7 +218,7 @@ def _dense(A: Any) -> Any:
     if A.dtype.kind not in "fiubc":
         raise InvalidInput(f"{type(A).__name__} of {A.dtype} is not a matrix; expected an array of numbers")
     _check_dimensions(A)
-    return csr_array(float64(A))
+    return csr_array(numbers_of(A))
 
 
 def _check_dimensions(A: Any) -> None:
@@ -205,13 +237,13 @@ def _torch_parts(A: Any, block: int | None) -> Parts:
     order = Order.of(A)
     if A.layout == torch.sparse_bsr:
         b, c = A.values().shape[1:]
-        if b == c <= _native.MAX_BLOCK and block in (None, b):
+        if b == c <= most_block(A) and block in (None, b):
             order.same = True
             pattern = Pattern(flat(A.crow_indices()), flat(A.col_indices()))
-            return Parts(tuple(A.shape), b, pattern, float64(A.values().contiguous().reshape(-1)), order, True)
+            return Parts(tuple(A.shape), b, pattern, numbers_of(A.values().contiguous().reshape(-1)), order, True)
     order.same = A.layout == torch.sparse_csr
     rows = A if order.same else A.to_sparse_csr()
-    return Parts(tuple(A.shape), 0, Pattern(flat(rows.crow_indices()), flat(rows.col_indices())), float64(rows.values()), order, order.same)
+    return Parts(tuple(A.shape), 0, Pattern(flat(rows.crow_indices()), flat(rows.col_indices())), numbers_of(rows.values()), order, order.same)
 
 
 def _canonical(A: Any) -> Any:
@@ -240,11 +272,15 @@ def system_of(
             )
         block = block if block is not None else A.block
         (m, m_parts), (l, l_parts) = (system_of(X, block, threads=threads) for X in (A.M, A.L))
+        if any(is_complex(one.values) for one in m_parts + l_parts):
+            raise InvalidInput("M or L of a Kronecker sum is complex; pass real matrices, or the whole sum as one matrix")
         if m.block != l.block:
             return system_of(A, math.gcd(m.block, l.block), threads=threads)
         return _native.System.kronecker(A.A, A.B, A.tau, m, l), m_parts + l_parts
-    if block is not None and not 1 <= block <= _native.MAX_BLOCK:
-        raise InvalidInput(f"`block` is {block}; expected a whole number from 1 to {_native.MAX_BLOCK}")
+    most = most_block(A)
+    if block is not None and not 1 <= block <= most:
+        numbers = " for complex numbers" if is_complex(A) else ""
+        raise InvalidInput(f"`block` is {block}; expected a whole number from 1 to {most}{numbers}")
     apart = block
     if handle is not None:
         # A distributed matrix is passed as scalar rows; the library forms the blocks.
@@ -278,16 +314,31 @@ def with_values(parts: Parts, arrays: tuple[int, Any, Any, Any, Any]) -> Parts:
     from scipy.sparse import bsr_array
 
     block, shape, row_ptr, col, values = arrays
+    if is_complex(parts.values):
+        block, shape = block // 2, parts.shape
+        values = complex_blocks(values, block)
     A = bsr_array((values.reshape(-1, block, block), col, row_ptr), shape=shape).tocsr()
     values = Order.of(A).values(A.data, parts.pattern, parts.shape, parts.block or 1)
     return parts._replace(values=values)
 
 
 def new_values(A: Any, known: Parts) -> Any:
-    """Return new values in the order of the solver.
+    """Return new values in the order of the solver, as real numbers.
 
     `A` is a matrix with the pattern of `known`, or an array of values in the order of the first matrix.
     """
+    values = _new_values(A, known)
+    if not is_complex(known.values):
+        if is_complex(values):
+            raise NewPattern(
+                "the new values are complex, and the first matrix is real; create a new Solver, or pass "
+                "on_new_pattern='rebuild'"
+            )
+        return values
+    return real_blocks(numbers_of(values, known.values.dtype), max(known.block, 1))
+
+
+def _new_values(A: Any, known: Parts) -> Any:
     block = known.block or 1
     if known.order.means(A, known.shape):
         return known.order.values(A, known.pattern, known.shape, block)
@@ -325,4 +376,4 @@ def block_of_nodes(A: Any, nodes: int) -> int | None:
     Return None if A has its own block size, or if its rows cannot be divided among `nodes` nodes.
     """
     rows = A.shape[0] if hasattr(A, "shape") and getattr(A, "format", "") != "bsr" and not isinstance(A, KroneckerSum) else 0
-    return rows // nodes if rows % nodes == 0 and 1 <= rows // nodes <= _native.MAX_BLOCK else None
+    return rows // nodes if rows % nodes == 0 and 1 <= rows // nodes <= most_block(A) else None

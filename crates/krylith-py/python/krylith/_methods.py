@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from krylith import _native
-from krylith._arrays import float64, on_device
+from krylith._arrays import numbers_of, on_device
+from krylith._complex import dtype_of, reals, restored
 from krylith._errors import ConvergenceWarning, InvalidInput
 from krylith._operator import function_of, is_matrix, refuse_beside_functions
 from krylith._options import options_text
@@ -55,7 +56,11 @@ def _krylov(
     if isinstance(x0, str):
         if x0 != "Mb":
             raise InvalidInput(f"x0 is {x0!r}; expected an array or 'Mb'")
-        x0 = b if M is None or isinstance(M, str) else function_of(M, n, "M")(float64(b).reshape(-1))
+        guess = dtype_of(A, M, b)
+        if M is not None and not isinstance(M, str):
+            x0 = restored(function_of(M, n, "M", guess)(reals(numbers_of(b, guess)).reshape(-1)), guess)
+        else:
+            x0 = b
     if callback_type == "x" and callback is not None and on_device(b):
         raise InvalidInput("a callback gets x on the host, and b is on a GPU; pass callback_type='pr_norm'")
     tell: Callback | None = None
@@ -91,15 +96,19 @@ def _krylov(
         options = {key: options[key] for key in _OF_METHODS if key in options}
     if isinstance(p, str):
         raise InvalidInput(f"M={p!r} needs the entries of A; pass A as a matrix, or M as an operator")
-    a = function_of(a, n, "A")
-    p = None if p is None else function_of(p, n, "M")
-    b = float64(b).reshape(-1)
-    x = np.zeros(n) if x0 is None else np.array(x0, dtype=np.float64).reshape(-1)
+    dtype = dtype_of(A, M, b, x0)
+    a = function_of(a, n, "A", dtype)
+    p = None if p is None else function_of(p, n, "M", dtype)
+    b = numbers_of(b, dtype).reshape(-1)
+    x = np.zeros(n, dtype) if x0 is None else np.array(x0, dtype=dtype).reshape(-1)
     if x.shape != b.shape:
         raise InvalidInput(f"x0 has {x.size} numbers, but b has {n}")
     if n == 0:
         return x, 0, 0
-    outcome, iterations, _ = _native.solve_operators(a, p, b, x, options_text(named, options), tell, view)
+    if view is not None and dtype.kind == "c":
+        shown, view = view, lambda of: shown(restored(of, dtype))
+    text = options_text(named, options)
+    outcome, iterations, _ = _native.solve_operators(a, p, reals(b), reals(x), text, tell, view)
     return x, info_of(outcome, iterations), iterations
 
 

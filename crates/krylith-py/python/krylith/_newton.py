@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from krylith import _native
-from krylith._arrays import copy_of, float64, held, lend, like, on_device
+from krylith._arrays import copy_of, float64, held, is_complex, lend, like, on_device
 from krylith._errors import ConvergenceWarning, InvalidInput
 from krylith._matrix import new_values, system_of
 from krylith._options import count, options_text, threads_of
@@ -134,6 +134,8 @@ def newton(
     check_callback(callback)
     system, parts = system_of(jacobian(copy_of(x0)), block, comm, threads_of(options))
     parts = [one.kept() for one in parts]
+    if any(is_complex(one.values) for one in parts):
+        raise InvalidInput("the Jacobian is complex; split F into real and imaginary parts")
     if len(parts) != 1:
         raise InvalidInput("the Jacobian is a Kronecker sum; expected a matrix")
     gpu = parts[0].gpu

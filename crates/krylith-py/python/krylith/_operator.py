@@ -7,8 +7,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from krylith._arrays import float64, is_torch, on_device
+from krylith._arrays import is_complex, is_torch, numbers_of, on_device
 from krylith._comm import is_shared
+from krylith._complex import Form, reals, restored
 from krylith._errors import InvalidInput
 from krylith._keywords import PrecondName
 
@@ -17,41 +18,41 @@ class Operator:
     """A linear map with the interface of SciPy's `LinearOperator`; sums and multiples of it are SciPy's."""
 
     shape: tuple[int, int]
-    #: Numbers are float64.
-    dtype = np.dtype(np.float64)
+    #: The type of the numbers: float64 or complex128.
+    dtype: np.dtype[Any] = np.dtype(np.float64)
     ndim = 2
     #: NumPy leaves `array @ operator` to the operator.
     __array_ufunc__ = None
 
-    def _map(self, v: Any, out: Any, transpose: bool) -> Any:
-        """Apply the operator or its transpose to a vector or to columns. Write the result to `out` if it is given."""
+    def _map(self, v: Any, out: Any, form: Form) -> Any:
+        """Apply a form of the operator to a vector or to columns. Write the result to `out` if it is given."""
         raise NotImplementedError
 
     def matvec(self, v: Any, out: Any = None) -> Any:
         """Apply the operator to a vector of shape (n,) or (n, 1). The result is written to `out` if it is given."""
-        return self._map(v, out, False)
+        return self._map(v, out, Form.PLAIN)
 
     def matmat(self, V: Any, out: Any = None) -> Any:
         """Apply the operator to the columns of V. The result is written to `out` if it is given."""
-        return self._map(V, out, False)
+        return self._map(V, out, Form.PLAIN)
 
     def rmatvec(self, v: Any) -> Any:
-        """Apply the transposed operator to a vector."""
-        return self._map(v, None, True)
+        """Apply the adjoint operator to a vector."""
+        return self._map(v, None, Form.ADJOINT)
 
     def rmatmat(self, V: Any) -> Any:
-        """Apply the transposed operator to the columns of V."""
-        return self._map(V, None, True)
+        """Apply the adjoint operator to the columns of V."""
+        return self._map(V, None, Form.ADJOINT)
 
     @property
     def T(self) -> Any:
         """The transposed operator, which works from the set-up of this one."""
-        return Transposed(self)
+        return _formed(self, Form.TRANSPOSED)
 
     @property
     def H(self) -> Any:
         """The adjoint operator, which for real numbers is the transposed one."""
-        return self.T
+        return _formed(self, Form.ADJOINT)
 
     def transpose(self) -> Any:
         """Return the transposed operator."""
@@ -59,7 +60,7 @@ class Operator:
 
     def adjoint(self) -> Any:
         """Return the adjoint operator."""
-        return self.T
+        return self.H
 
     def dot(self, other: Any) -> Any:
         """Apply the operator to a vector, or to columns; return the product with another operator or a scalar."""
@@ -67,7 +68,7 @@ class Operator:
             return _scipy(self) @ _scipy(other)
         if np.ndim(other) == 0:
             return _scipy(self) * other
-        return self._map(other, None, False)
+        return self._map(other, None, Form.PLAIN)
 
     def __matmul__(self, other: Any) -> Any:
         if not _is_operator(other) and np.ndim(other) == 0:
@@ -90,22 +91,36 @@ class Operator:
 
 
 class Transposed(Operator):
-    """The transpose of an operator, which refers to it."""
+    """The transpose, the adjoint or the conjugate of an operator, which refers to it."""
 
-    def __init__(self, operator: Operator) -> None:
-        self._operator = operator
-        self.shape = (operator.shape[1], operator.shape[0])
+    def __init__(self, operator: Operator, form: Form) -> None:
+        self._operator, self._form = operator, form
+        rows, columns = operator.shape
+        self.shape = (columns, rows) if Form.TRANSPOSED in form else (rows, columns)
+        self.dtype = operator.dtype
 
-    def _map(self, v: Any, out: Any, transpose: bool) -> Any:
-        return self._operator._map(v, out, not transpose)
+    def _map(self, v: Any, out: Any, form: Form) -> Any:
+        return self._operator._map(v, out, self._form ^ form)
 
     @property
     def T(self) -> Any:
-        """The operator of which this is the transpose."""
-        return self._operator
+        """The transpose of this operator."""
+        return _formed(self._operator, self._form ^ Form.TRANSPOSED)
+
+    @property
+    def H(self) -> Any:
+        """The adjoint of this operator."""
+        return _formed(self._operator, self._form ^ Form.ADJOINT)
 
     def __repr__(self) -> str:
-        return f"<transpose of {self._operator!r}>"
+        word = {Form.TRANSPOSED: "transpose", Form.ADJOINT: "adjoint", Form.CONJUGATED: "conjugate"}[self._form]
+        return f"<{word} of {self._operator!r}>"
+
+
+def _formed(operator: Operator, form: Form) -> Operator:
+    """Return a form of an operator; the conjugate of real numbers is the numbers themselves."""
+    form = form if operator.dtype.kind == "c" else form & Form.TRANSPOSED
+    return Transposed(operator, form) if form else operator
 
 
 #: A preconditioner: a name with keys, such as `ildu:fill=1`, an operator with `matvec`, or a function.
@@ -127,12 +142,15 @@ def is_matrix(A: Any) -> bool:
     return hasattr(A, "tocsr") or is_torch(A) or isinstance(A, np.ndarray) or on_device(A)
 
 
-def function_of(operator: Any, n: int, name: str) -> Callable[[Any], Any]:
-    """Return a function of host vectors that applies a matrix, an operator or a function."""
+def function_of(operator: Any, n: int, name: str, dtype: np.dtype[Any]) -> Callable[[Any], Any]:
+    """Return a function of host vectors that applies a matrix, an operator or a function.
+
+    The function takes and returns vectors of real numbers; the operator sees vectors of this type.
+    """
     if is_matrix(operator):
         from krylith._solver import Once
 
-        return Once(operator, method="bicgstab", precond="none", device="cpu").multiply
+        operator = Once(operator, method="bicgstab", precond="none", device="cpu").multiply
     if isinstance(operator, type):
         raise InvalidInput(f"{name} is the class {operator.__name__}; pass an object of it, such as {operator.__name__}(A)")
     shape = getattr(operator, "shape", (n, n))
@@ -141,7 +159,15 @@ def function_of(operator: Any, n: int, name: str) -> Callable[[Any], Any]:
     multiply = getattr(operator, "matvec", operator if callable(operator) else None)
     if multiply is None:
         raise InvalidInput(f"{name} is not an operator: {type(operator).__name__} has no matvec")
-    return lambda v: float64(multiply(v)).reshape(-1)
+
+
+    def apply(v: Any) -> Any:
+        found = multiply(restored(v, dtype))
+        if is_complex(found) and dtype.kind != "c":
+            raise InvalidInput(f"{name} returns complex numbers for a real vector; pass a complex b, or a complex A")
+        return reals(numbers_of(found, dtype)).reshape(-1)
+
+    return apply
 
 
 #: Keywords that need the library's own preconditioner or its own vectors, with values that change nothing.

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from krylith._arrays import float64, is_torch, on_device
+from krylith._arrays import is_complex, is_torch, numbers_of, on_device
 from krylith._errors import InvalidInput, NewPattern
 
 #: Names of the index arrays of a format in SciPy and CuPy.
@@ -68,7 +68,7 @@ class Order:
             raise InvalidInput(
                 f"a {self.kind} matrix has no array of stored numbers; pass the new values as a matrix"
             )
-        numbers = float64(given).reshape(-1)
+        numbers = numbers_of(given).reshape(-1)
         stored, count = int(np.prod(self.shape)), block * block * len(pattern[1])
         # The array may lack the unused space after the last row.
         if len(numbers) != stored and not (self.same and len(numbers) == count):
@@ -89,7 +89,7 @@ class Order:
             )
         inside = index >= 0
         # Duplicate entries are summed, as elsewhere.
-        return np.bincount(index[inside], weights=numbers[inside], minlength=count)
+        return _sums(index[inside], numbers[inside], count)
 
     def _on_device(self, numbers: Any, count: int) -> Any:
         index = self._index
@@ -117,6 +117,13 @@ class Order:
         at = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
         found = inside & (known[at] == wanted) if len(known) else np.zeros(len(rows), dtype=bool)
         return np.where(found, (at * b + rows % b) * b + cols % b, np.where(inside, _OTHER, _NOWHERE))
+
+
+def _sums(index: np.ndarray, numbers: np.ndarray, count: int) -> np.ndarray:
+    """Return the sums of the numbers of each index."""
+    if is_complex(numbers):
+        return _sums(index, numbers.real, count) + 1j * _sums(index, numbers.imag, count)
+    return np.bincount(index, weights=numbers, minlength=count)
 
 
 #: Index of an entry inside the matrix but not in the pattern, and of one outside the matrix, as in diagonals.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 
+from krylith._complex import Form
 from krylith._errors import InvalidInput
 from krylith._keywords import AmgKeys, IlduKeys, LuKeys, RasKeys
 from krylith._operator import Operator
@@ -79,10 +80,10 @@ class Preconditioner(Operator):
         words = ",".join(f"{key}={_text(value)}" for key, value in parameters.items() if value is not None)
         self._spec = f"{self._name}:{words}" if words else self._name
         self._solver = Solver(A, method="bicgstab", precond=self._spec, device=device, block=block, **system)
-        self.shape = self._solver.shape
+        self.shape, self.dtype = self._solver.shape, self._solver.dtype
 
-    def _map(self, v: Any, out: Any, transpose: bool) -> Any:
-        return self._solver.precondition(v, out, transpose=transpose)
+    def _map(self, v: Any, out: Any, form: Form) -> Any:
+        return self._solver._apply(True, form, v, out)
 
     def update_values(self, A: Any, *, on_new_pattern: Literal["raise", "rebuild"] = "raise") -> None:
         """Set new values with the same pattern; the analysis is not repeated.
@@ -90,7 +91,7 @@ class Preconditioner(Operator):
         With `on_new_pattern="rebuild"`, a matrix of another pattern builds the preconditioner anew.
         """
         self._solver.update_values(A, on_new_pattern=on_new_pattern)
-        self.shape = self._solver.shape
+        self.shape, self.dtype = self._solver.shape, self._solver.dtype
 
     @property
     def memory(self) -> Memory:

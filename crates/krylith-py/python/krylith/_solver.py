@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from krylith import _native
-from krylith._arrays import apart, empty_like, float64, is_torch, lend, on_device, receiver, zeros_like
+from krylith._arrays import (
+    apart, as_complex, empty_like, is_complex, is_torch, lend, numbers_of, on_device, receiver, zeros_like,
+)  # fmt: skip
 from krylith._comm import any_rank, rank_of
+from krylith._complex import Form, conjugate, conjugated, dtype_of, form_of, real_vectors, reals, restored
 from krylith._errors import Interrupted, InvalidInput, NewPattern, interrupts
 from krylith._fields import arrays_of, joined, with_fields
 from krylith._keywords import MethodName
@@ -116,6 +119,7 @@ class Solver(Operator):
             A, fields = joined(A, fields)
             self._fields = fields
             if tuple(getattr(A, "shape", ())) == (0, 0) and self._comm is None:
+                self.dtype = dtype_of(A)
                 self._set_up_nothing(named)
                 return
             nodes = None if given["grid"] is None else nodes_of(given["grid"])
@@ -132,16 +136,19 @@ class Solver(Operator):
         self._block: int = system.block
         self._parts = [one.kept() for one in parts] if self._keeps else parts
         self._stages = system.stages
+        self.dtype = dtype_of(self._parts[0].values)
+        complex_ = self.dtype.kind == "c"
+        reals_each = 2 if complex_ else 1
         #: Number of rows that this process holds, and number of columns.
-        self.shape = (system.own, system.unknowns)
-        self._function = function_of(precond, system.own, "the preconditioner") if function else None
+        self.shape = (system.own // reals_each, system.unknowns // reals_each)
+        self._function = function_of(precond, self.shape[0], "the preconditioner", self.dtype) if function else None
         if given["coordinates"] is not None:
             system = system.with_coordinates(np.ascontiguousarray(given["coordinates"], dtype=np.float64))
         if given["grid"] is not None:
             system = system.with_grid(nodes_of(given["grid"]))
         if fields is not None or given["matrices"] is not None:
             with interrupts():
-                system = with_fields(system, fields, given["matrices"])
+                system = with_fields(system, fields, given["matrices"], complex_)
         if given["nullspace"] is not None:
             system = system.with_null_vectors(self._vectors("nullspace", given["nullspace"], "constant"))
         if given["near_nullspace"] is not None:
@@ -161,25 +168,29 @@ class Solver(Operator):
         self._native = EmptySolver(named["rtol"])
 
     def _vectors(self, name: str, given: Any, word: str) -> list[np.ndarray] | None:
+        complex_ = self.dtype.kind == "c"
         if isinstance(given, str):
             if given != word:
                 raise InvalidInput(f"`{name}` is {given!r}; expected {word!r} or vectors")
+            if complex_ and word == "rigid":
+                raise InvalidInput("near_nullspace='rigid' needs a real A; pass the rigid modes as vectors")
             return None
         if not isinstance(given, (list, tuple)) or len(given) > 0 and np.ndim(given[0]) == 0:
-            array = np.asarray(given, dtype=np.float64)
+            array = np.asarray(given)
             given = [array] if array.ndim == 1 or self._kronecker and array.ndim == 2 else list(array.T)
-        return [self._flat(np.asarray(v), name).ravel() for v in given]
+        flat = [self._flat(np.asarray(v), name).ravel() for v in given]
+        return real_vectors([restored(v, self.dtype) for v in flat]) if complex_ else flat
 
     def _flat(self, v: Any, name: str) -> Any:
-        """Return a vector in the order of the solver, contiguous."""
+        """Return a vector in the order of the solver, contiguous, as real numbers."""
         n, s = self.shape[0], self._stages
-        v = float64(v)
+        v = numbers_of(v, self.dtype)
         if self._kronecker and tuple(v.shape) == (n,):
-            v = float64(v.reshape(s, n // s).T)
+            v = numbers_of(v.reshape(s, n // s).T)
         elif tuple(v.shape) not in ([(n // s, s)] if self._kronecker else [(n,), (n, 1)]):
             shapes = f"({n // s}, {s}) or ({n},)" if self._kronecker else f"({n},)"
             raise InvalidInput(f"{name} has shape {tuple(v.shape)}; expected {shapes}")
-        return v
+        return reals(v)
 
     def solve(
         self,
@@ -193,9 +204,9 @@ class Solver(Operator):
         callback: Callback | None = None,
         out: Any = None,
         verbose: bool | None = None,
-        transpose: bool = False,
+        transpose: bool | Literal["N", "T", "H"] = False,
     ) -> Solution:
-        """Solve A x = b, or Aᵀ x = b.
+        """Solve A x = b, Aᵀ x = b or Aᴴ x = b.
 
         Parameters
         ----------
@@ -208,62 +219,89 @@ class Solver(Operator):
         callback : callable, optional
             The same as for `krylith.solve`.
         out : array of the shape of b, optional
-            Receives x, and is the `x` of the solution: contiguous numbers of type float64 on the device of b. It
-            may be x0.
+            Receives x, and is the `x` of the solution: contiguous numbers on the device of b. Their type is float64,
+            or complex128 if A or b is complex. It may be x0.
         verbose : bool, optional
             Print the progress and the solution. The default is that of the solver.
-        transpose : bool
-            Solve Aᵀ x = b, with the transpose of the preconditioner for A. Nothing is analyzed or factored for it.
-            The first such solve lays out Aᵀ.
+        transpose : bool, "T" or "H"
+            Solve Aᵀ x = b (True or "T") or Aᴴ x = b ("H"), with the transpose of the preconditioner for A. Nothing is
+            analyzed or factored for it. The first such solve lays out Aᵀ.
 
         Returns
         -------
         Solution
             The same as for `krylith.solve`.
         """
-        if hasattr(b, "tocsr"):
-            raise InvalidInput("b is a sparse matrix; pass a dense array, such as b.toarray()")
-        check_callback(callback)
         if max_iters is None:
             max_iters = count(maxiter, "maxiter")
         elif maxiter is not None:
             raise InvalidInput("`max_iters` is given twice, once as `maxiter`")
-        max_iters = count(max_iters)
+        return self._solve(b, x0, form_of(transpose), out, rtol, atol, count(max_iters), callback, verbose)
+
+    def _solve(
+        self,
+        b: Any,
+        x0: Any,
+        form: Form,
+        out: Any,
+        rtol: float | None = None,
+        atol: float | None = None,
+        max_iters: int | None = None,
+        callback: Callback | None = None,
+        verbose: bool | None = None,
+    ) -> Solution:
+        """Solve with a form of A."""
+        if hasattr(b, "tocsr"):
+            raise InvalidInput("b is a sparse matrix; pass a dense array, such as b.toarray()")
+        check_callback(callback)
         verbose = self._verbose if verbose is None else verbose
         callback = progress(callback, verbose, self._comm)
-        b = b if is_torch(b) or on_device(b) else np.asarray(b)
+        b = self._array(b)
         if out is not None:
             receiver(out, b, "b")
             b = apart(b, out)
+        how = (rtol, atol, max_iters, callback, form)
         if b.ndim == (3 if self._kronecker else 2) and b.shape[-1] != 1:
-            solution = self._columns(b, x0, (rtol, atol, max_iters, callback, bool(transpose)), out)
+            solution = self._columns(b, x0, how, out)
         else:
-            solution = self._one(b, x0, (rtol, atol, max_iters, callback, bool(transpose)), out)
+            solution = self._one(b, x0, how, out)
         warn(solution)
         if verbose and rank_of(self._comm) == 0:
             print(solution)
         return solution
 
+    def _array(self, v: Any) -> Any:
+        """Return the caller's vector as an array, complex if the system is."""
+        v = v if is_torch(v) or on_device(v) else np.asarray(v)
+        return as_complex(v) if self.dtype.kind == "c" else v
+
     def _one(self, b: Any, x0: Any, how: tuple[Any, ...], out: Any) -> Solution:
+        if is_complex(b) and self.dtype.kind != "c":
+            return self._in_parts(b, x0, how, out)
         flat = self._flat(b, "b")
         # The numbers of a flat vector of stages have another order here.
         direct = out is not None and not (self._kronecker and b.ndim == 1)
-        x = receiver(out, b, "b").reshape(flat.shape) if direct else zeros_like(flat) if x0 is None else empty_like(flat)
+        x = reals(receiver(out, b, "b")).reshape(flat.shape) if direct else zeros_like(flat) if x0 is None else empty_like(flat)
         if x0 is not None:
             x[...] = self._flat(x0, "x0").reshape(x.shape)
         elif direct:
             x[...] = 0.0
         right, left = flat.reshape(-1), x.reshape(-1)
+        *limits, form = how
+        transposed, conjugates = form.of_reals(self.dtype)
+        if conjugates:
+            right, left = conjugated(right), conjugate(left)
         if self._function is not None:
             if on_device(right):
                 raise InvalidInput(f"the preconditioner is a function of host vectors, and b is on a GPU; {_NAME}")
-            *limits, transpose = how
-            if transpose:
+            if transposed:
                 raise InvalidInput(f"the preconditioner is a function, whose transpose is not known; {_NAME}")
             done = self._native.solve_with(self._apply_function, right, left, *limits)
         else:
-            done = self._native.solve(lend(right), lend(left), *how)
+            done = self._native.solve(lend(right), lend(left), *limits, transposed)
         native, raised = done
+        if conjugates:
+            conjugate(left)
         solution = Solution(self._returned(x, b, out, direct), native)
         if raised is None:
             return solution
@@ -271,11 +309,27 @@ class Solver(Operator):
             raise Interrupted(solution) from None
         raise raised
 
+    def _in_parts(self, b: Any, x0: Any, how: tuple[Any, ...], out: Any) -> Solution:
+        """Solve a real system for the real and the imaginary part of b, as two right-hand sides."""
+        x0 = x0 if x0 is None or hasattr(x0, "real") else np.asarray(x0)
+        rtol, atol, *more = how
+        if atol or self._named["atol"]:
+            # Both residuals together meet a tolerance if each of them meets it divided by √2.
+            rtol, atol = (
+                (self._named[key] if given is None else given) / math.sqrt(2) for key, given in (("rtol", rtol), ("atol", atol))
+            )
+        parts = []
+        for of, guess in zip((b.real, b.imag), (None, None) if x0 is None else (x0.real, x0.imag)):
+            parts.append(self._one(of, guess, (rtol, atol, *more), None))
+        x = _result(b, out, "b")
+        x.real[...], x.imag[...] = (one.x for one in parts)
+        return Solution(x if out is None else out, _worst(parts)._native, tuple(parts))
+
     def _returned(self, x: Any, like: Any, out: Any, direct: bool) -> Any:
         """Return a vector of the solver in the caller's library and ordering, or `out` with its numbers."""
         if direct:
             return out
-        x = self._shaped(x, like.shape)
+        x = self._shaped(restored(x, self.dtype), like.shape)
         if out is not None:
             receiver(out, like, "b")[...] = x
             return out
@@ -315,46 +369,56 @@ class Solver(Operator):
             except InvalidInput as e:
                 raise InvalidInput(f"column {k}: {e}") from None
             x[..., k] = solutions[-1].x
-        worst = max(solutions, key=lambda s: (not s, not s.converged, s.true_residual))
-        return Solution(x if out is None else out, worst._native, tuple(solutions))
+        return Solution(x if out is None else out, _worst(solutions)._native, tuple(solutions))
 
-    def multiply(self, x: Any, out: Any = None, *, transpose: bool = False) -> Any:
-        """Return A x, or Aᵀ x, computed on the device of the solver, for x of shape (n,) or (n, k) on the host or on a GPU.
+    def multiply(self, x: Any, out: Any = None, *, transpose: bool | Literal["N", "T", "H"] = False) -> Any:
+        """Return A x, Aᵀ x or Aᴴ x, computed on the device of the solver.
 
-        The product is written to `out` if it is given, as in `solve`.
+        x has shape (n,) or (n, k), and is on the host or on a GPU. The product is written to `out` if it is given;
+        `out` and `transpose` are those of `solve`.
         """
-        return self._apply(False, transpose, x, out)
+        return self._apply(False, form_of(transpose), x, out)
 
-    def precondition(self, x: Any, out: Any = None, *, transpose: bool = False) -> Any:
-        """Return P⁻¹ x, or P⁻ᵀ x, with the preconditioner that is set up; without one, return a copy of x.
+    def precondition(self, x: Any, out: Any = None, *, transpose: bool | Literal["N", "T", "H"] = False) -> Any:
+        """Return P⁻¹ x, P⁻ᵀ x or P⁻ᴴ x, with the preconditioner that is set up; without one, return a copy of x.
 
-        The result is written to `out` if it is given, as in `solve`.
+        The result is written to `out` if it is given; `out` and `transpose` are those of `solve`.
         """
-        return self._apply(True, transpose, x, out)
+        return self._apply(True, form_of(transpose), x, out)
 
-    def _map(self, v: Any, out: Any, transpose: bool) -> Any:
-        return self.solve(v, out=out, transpose=transpose).x
+    def _map(self, v: Any, out: Any, form: Form) -> Any:
+        return self._solve(v, None, form, out).x
 
-    def _apply(self, preconditioner: bool, transpose: bool, x: Any, out: Any) -> Any:
-        x = x if is_torch(x) or on_device(x) else np.asarray(x)
+    def _apply(self, preconditioner: bool, form: Form, x: Any, out: Any) -> Any:
+        x = self._array(x)
         if out is not None:
             receiver(out, x, "x")
             x = apart(x, out)
         if x.ndim == (3 if self._kronecker else 2) and x.shape[-1] != 1:
             y = _result(x, out, "x")
             for k in range(x.shape[-1]):
-                y[..., k] = self._apply(preconditioner, transpose, x[..., k], None)
+                y[..., k] = self._apply(preconditioner, form, x[..., k], None)
+            return y if out is None else out
+        if is_complex(x) and self.dtype.kind != "c":
+            y = _result(x, out, "x")
+            y.real[...], y.imag[...] = (self._apply(preconditioner, form, part, None) for part in (x.real, x.imag))
             return y if out is None else out
         flat = self._flat(x, "x")
         direct = out is not None and not (self._kronecker and x.ndim == 1)
-        y = receiver(out, x, "x").reshape(flat.shape) if direct else empty_like(flat)
+        y = reals(receiver(out, x, "x")).reshape(flat.shape) if direct else empty_like(flat)
+        right, left = flat.reshape(-1), y.reshape(-1)
+        transposed, conjugates = form.of_reals(self.dtype)
+        if conjugates:
+            right = conjugated(right)
         if preconditioner and self._function is not None:
-            if transpose:
+            if transposed:
                 raise InvalidInput(f"the preconditioner is a function, whose transpose is not known; {_NAME}")
-            y[...] = self._apply_function(flat.reshape(-1)).reshape(y.shape)
+            left[...] = self._apply_function(right)
         else:
             with interrupts():
-                self._native.apply(preconditioner, lend(flat.reshape(-1)), lend(y.reshape(-1)), bool(transpose))
+                self._native.apply(preconditioner, lend(right), lend(left), transposed)
+        if conjugates:
+            conjugate(left)
         return self._returned(y, x, out, direct)
 
     def update_values(
@@ -411,7 +475,7 @@ class Solver(Operator):
                 raise
             return
         for name, matrix in (matrices or {}).items():
-            self._native.set_matrix(name, arrays_of(matrix))
+            self._native.set_matrix(name, arrays_of(matrix, self.dtype.kind == "c"))
         self._name_matrices(matrices)
         self._native.set_refresh(refresh)
         with interrupts():
@@ -488,7 +552,12 @@ def _result(like: Any, out: Any, what: str) -> Any:
     """Return the array that receives columns: `out`, or a new one like the right-hand sides."""
     if out is not None:
         return receiver(out, like, what)
-    return empty_like(like) if is_torch(like) or on_device(like) else np.empty(like.shape)
+    return empty_like(like) if is_torch(like) or on_device(like) else np.empty(like.shape, dtype_of(like))
+
+
+def _worst(solutions: list[Solution]) -> Solution:
+    """Return the solution that describes several: the one with the worst convergence."""
+    return max(solutions, key=lambda s: (not s, not s.converged, s.true_residual))
 
 
 class Once(Solver):
