@@ -213,7 +213,7 @@ def test_a_real_matrix_with_complex_right_hand_sides():
 
 def test_new_values():
     A, b = random_complex(40), vector(40)
-    for given in (A, A.tocsc(), A.tocoo(), A.todia() if False else A.tobsr((2, 2))):
+    for given in (A, A.tocsc(), A.tocoo(), A.tobsr((2, 2))):
         solver = krylith.Solver(given, rtol=1e-12, precond="ildu")
         for new in ((1 + 2j) * given, (1 + 2j) * A, (1 + 2j) * given.data):
             solver.update_values(A)
@@ -365,6 +365,6 @@ def test_errors():
         krylith.newton(lambda u: u, lambda u: A, b)
     bad = b.copy()
     bad[3] = np.nan
-    with pytest.raises(krylith.InvalidInput, match="3"):
-        krylith.solve(A, bad)
+    with pytest.raises(krylith.InvalidInput, match="b: entry 6 is NaN"):
+        krylith.solve(A, bad)  # the real part of unknown 3
     assert krylith.solve(sp.csr_array((0, 0), dtype=complex), np.empty(0, dtype=complex)).x.dtype == np.complex128

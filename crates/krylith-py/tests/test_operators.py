@@ -94,7 +94,7 @@ def test_transposes_in_methods_of_scipy():
     b = np.random.default_rng(9).standard_normal(80)
     for method in (sla.bicg, sla.qmr):
         P = krylith.ILDU(A)
-        given = {"M": P} if method is sla.bicg else {"M1": P}
+        given = {"M": P} if method is sla.bicg else {"M1": P, "M2": aslinearoperator(sp.eye_array(80))}
         x, info = method(A, b, rtol=1e-10, **given) if "rtol" in method.__code__.co_varnames else method(A, b, **given)
         assert info == 0 and np.linalg.norm(A @ x - b) <= 1e-4 * np.linalg.norm(b)
 

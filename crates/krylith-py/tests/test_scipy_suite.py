@@ -17,7 +17,6 @@ SOLVERS = re.compile(r"^_SOLVERS = \[[^]]*\]", re.MULTILINE)
 
 #: Tests, or cases of tests, for which Krylith behaves differently, with the reason.
 DIFFERS = {
-    r"cmplx|nonsymposdef-F|test_abi": "complex numbers are refused",
     r"test_convergence\[sym-nonpd-bicgstab\]": "SciPy's breaks down, Krylith's converges",
     r"test_precond_inverse": "residuals are recomputed from b - A x, which takes three more products",
     r"TestGMRES::test_callback$": "M is applied from the right: residuals are those of the system",

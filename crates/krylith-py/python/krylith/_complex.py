@@ -7,6 +7,7 @@ two, without a copy. The transpose of the real form is that of the adjoint Aᴴ.
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,6 @@ def real_form(A: Any) -> Any:
     return bsr_array((blocks, A.indices, A.indptr), shape=(2 * A.shape[0], 2 * A.shape[1])).tocsr()
 
 
-def real_vectors(vectors: list[Any]) -> list[np.ndarray]:
+def real_vectors(vectors: Sequence[Any]) -> list[np.ndarray]:
     """Return the real vectors that span complex ones: n and i·n of each."""
     return [reals(factor * numbers_of(v, np.dtype(np.complex128)).reshape(-1)) for v in vectors for factor in (1.0, 1j)]

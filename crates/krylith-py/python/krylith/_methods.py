@@ -313,7 +313,9 @@ def _restarted(
         warnings.warn(text, DeprecationWarning, stacklevel=3)
     callback_type = callback_type or "legacy"
     _check_type(callback_type, "legacy")
-    cycle = min(restart or _RESTART, max(np.shape(b)[0] if not hasattr(b, "shape") else b.shape[0], 1))
+    b = b if hasattr(b, "shape") else np.asarray(b)
+    numbers = max(b.shape[0] if b.ndim > 0 else 0, 1) * (2 if dtype_of(A, M, b, x0).kind == "c" else 1)
+    cycle = min(restart or _RESTART, numbers)
     counts_cycles = callback is None or callback_type != "legacy"
     most = maxiter * cycle if counts_cycles and maxiter is not None else maxiter
     x, info, iterations = _krylov(

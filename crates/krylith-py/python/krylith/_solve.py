@@ -52,7 +52,7 @@ def solve(
     ----------
     A : sparse matrix or KroneckerSum
         A matrix of SciPy, CuPy or PyTorch in any format. A matrix in the memory of a GPU is solved on that
-        GPU.
+        GPU. A matrix on the host may be complex; sizes such as `block` then count complex unknowns.
     b : array, shape (n,) or (n, k)
         Right-hand sides, on the host or on a GPU. x is on the same device.
     method : str
@@ -73,8 +73,8 @@ def solve(
         Called with the iteration and ‖r‖/‖b‖. It is called in every iteration on a CPU, and after several
         iterations on a GPU. A true return value ends the solve.
     out : array of the shape of b, optional
-        Receives x, and is the `x` of the solution: contiguous numbers of type float64 on the device of b. It may be
-        x0.
+        Receives x, and is the `x` of the solution: contiguous numbers on the device of b. Their type is float64, or
+        complex128 if A or b is complex. It may be x0.
     verbose : bool
         Print the progress and the solution.
     block : int, optional
