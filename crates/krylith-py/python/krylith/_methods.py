@@ -137,7 +137,8 @@ def cg(
     A : matrix or operator
         A matrix of SciPy, CuPy or PyTorch, a `LinearOperator`, or a function of vectors.
     b, x0 : array, shape (n,) or (n, 1)
-        Right-hand side and initial guess.
+        Right-hand side and initial guess. If A, b, x0 or M is complex, x is complex128, and functions see complex
+        vectors.
     rtol, atol : float
         Stop when ‖b − A x‖ ≤ max(rtol·‖b‖, atol), with the residual recomputed from x.
     maxiter : int, optional

@@ -76,7 +76,8 @@ class Solution:
 
     Its text is the summary that the `krylith` command prints; a notebook also displays the plot. For several
     right-hand sides, `columns` has a solution for each of them, and the other attributes describe the one
-    with the worst convergence.
+    with the worst convergence. For a real A and a complex b, `columns` has the solution of the real part and that of
+    the imaginary part.
 
     A solution is true if x is as good as was asked for, or as good as double precision allows: the outcome is
     `converged` or `rounding-limit`. It can be unpacked as SciPy's results, `x, info = krylith.solve(A, b)`.
