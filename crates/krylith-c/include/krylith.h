@@ -367,6 +367,14 @@ krylith_status krylith_solver_solve(krylith_solver *solver,
                                     const krylith_memory *memory,
                                     krylith_solution *solution);
 
+/// Solves Aᵀ x = b as krylith_solver_solve solves A x = b, from the set-up for A: with the transpose of its
+/// preconditioner. The first call lays out Aᵀ. Collective if the problem is distributed.
+krylith_status krylith_solver_solve_transposed(krylith_solver *solver,
+                                               const double *b,
+                                               double *x,
+                                               const krylith_memory *memory,
+                                               krylith_solution *solution);
+
 /// Solves for `columns` right-hand sides. They are stored one after the other, and so are their solutions.
 /// `solutions` is an array of `columns` results, or a null pointer.
 krylith_status krylith_solver_solve_columns(krylith_solver *solver,
@@ -429,11 +437,24 @@ krylith_status krylith_solver_multiply(krylith_solver *solver,
                                        double *y,
                                        const krylith_memory *memory);
 
+/// Computes y ← Aᵀ x on the device. The first call lays out Aᵀ.
+krylith_status krylith_solver_multiply_transposed(krylith_solver *solver,
+                                                  const double *x,
+                                                  double *y,
+                                                  const krylith_memory *memory);
+
 /// Computes y ← P⁻¹ x with the preconditioner that is set up; without one, copies x to y.
 krylith_status krylith_solver_precondition(krylith_solver *solver,
                                            const double *x,
                                            double *y,
                                            const krylith_memory *memory);
+
+/// Computes y ← P⁻ᵀ x with the preconditioner that is set up; without one, copies x to y. Refuses a
+/// preconditioner that is not a fixed linear map.
+krylith_status krylith_solver_precondition_transposed(krylith_solver *solver,
+                                                      const double *x,
+                                                      double *y,
+                                                      const krylith_memory *memory);
 
 /// Ends the solve that another thread runs; its x is the best solution found so far. May be called in a
 /// signal handler.

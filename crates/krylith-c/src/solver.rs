@@ -454,7 +454,7 @@ pub extern "C" fn krylith_solve(
     guard(|| {
         let mut last = None;
         Solver::new(given(problem, "problem")?, options)?
-            .solve(1, b, x, memory, |_, told| last = Some(told))?;
+            .solve(false, 1, b, x, memory, |_, told| last = Some(told))?;
         if let (Some(solution), Some(last)) = (solution, last) {
             solution.write(last);
         }
