@@ -85,6 +85,17 @@ pub struct Neighbour {
 }
 
 impl Halo {
+    /// Returns the reverse halo, which sends ghosts to their owners. There the ghosts are own nodes, numbered
+    /// from `first` on. The values that arrive are in the order of this halo's `send`.
+    #[doc(hidden)]
+    pub fn reversed(&self, first: usize) -> Halo {
+        let back =
+            |n: &Neighbour| Neighbour { rank: n.rank, send: n.receive.clone(), receive: n.send.clone() };
+        let own = first + self.ghosts;
+        let neighbours = self.neighbours.iter().map(back).collect();
+        Halo { own, ghosts: self.send.len(), neighbours, send: (first as u32..own as u32).collect() }
+    }
+
     /// Builds the halo of rows that use `columns`, and the matching numbering. Collective.
     ///
     /// `own` are the global numbers of this rank's block rows: any set in any order, disjoint over the ranks,

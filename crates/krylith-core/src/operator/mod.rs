@@ -43,7 +43,7 @@ pub(crate) use term_values::{HostTerms, check_count};
 #[cfg(feature = "cuda")]
 pub(crate) use transpose::Map;
 pub use transpose::TransposedTerms;
-pub(crate) use transpose::turned;
+pub(crate) use transpose::{turned, turned_here};
 pub use transposed::Transposed;
 pub(crate) use whole_rows::{Collecting, WholeRows, whole_diagonal};
 

@@ -164,10 +164,10 @@ pub(crate) fn turned(
 }
 
 /// Transposes a pattern on the threads of the current pool; the numbers are positions.
-fn turned_here(a: &Bsr) -> Turned {
-    let pieces = (a.blocks() / FEW + 1).min(rayon::current_num_threads());
+pub(crate) fn turned_here(row_ptr: &[usize], col: &[u32], columns: usize) -> Turned {
+    let pieces = (col.len() / FEW + 1).min(rayon::current_num_threads());
     let run = |pieces: usize, f: &(dyn Fn(usize) + Sync)| (0..pieces).into_par_iter().for_each(f);
-    turned(a.row_ptr(), a.col(), a.block_columns(), pieces, run, |p| p as u64)
+    turned(row_ptr, col, columns, pieces, run, |p| p as u64)
 }
 
 impl Places {
@@ -247,7 +247,7 @@ impl TransposedTerms {
         let distinct = if shared { &terms.terms[..1] } else { &terms.terms[..] };
         let mut locals = Vec::new();
         for (_, a) in distinct {
-            let Turned { row_ptr, col, numbers } = turned_here(a);
+            let Turned { row_ptr, col, numbers } = turned_here(a.row_ptr(), a.col(), a.block_columns());
             locals.push((row_ptr, col, Places::new(numbers, a.blocks())));
         }
         let (patterns, halo) = match &terms.halo {

@@ -81,7 +81,7 @@ pub use schwarz::{
     SchwarzFactors, SchwarzOptions, SchwarzOrder, SchwarzPattern, SchwarzPlan, SchwarzSettings,
     TriangularSolve,
 };
-pub(crate) use schwarz::{Rows as SchwarzRows, Sums, Turned, way_back};
+pub(crate) use schwarz::{Rows as SchwarzRows, Sums, Turned};
 pub use spec::{
     AmgSpec, AuxSpec, CprSpec, Decouple, IlduSpec, InnerMethod, InnerSpec, LuSpec, PrecondSpec, RasSpec,
     SchurSpec, SplitForm, SplitSpec, TileSpec, VankaSpec,

@@ -25,7 +25,7 @@ mod plan;
 mod turned;
 
 pub use plan::{FILL, Factorization, SchwarzOrder, SchwarzPattern, SchwarzPlan, TriangularSolve};
-pub(crate) use turned::{Rows, Sums, Turned, way_back};
+pub(crate) use turned::{Rows, Sums, Turned};
 
 use super::incomplete::{FactorQuality, IncompleteFactors};
 use crate::comm::agree;

@@ -6,14 +6,10 @@
 //! fixed order.
 
 use super::SchwarzPlan;
-use crate::halo::Halo;
-use crate::operator::turned;
+use crate::operator::turned_here;
 use crate::{Error, Result};
 use rayon::prelude::*;
 use std::ops::Range;
-
-/// Number of entries below which a second thread costs more than it saves.
-const FEW: usize = 1 << 14;
 
 /// Pattern of factors by rows, in the form of [`SchwarzPlan`].
 #[derive(Clone, Copy)]
@@ -67,9 +63,7 @@ impl Turned {
             )));
         }
         let starts: Vec<usize> = plan.row_ptr.par_iter().map(|&start| start as usize).collect();
-        let pieces = (entries / FEW + 1).min(rayon::current_num_threads());
-        let run = |pieces: usize, f: &(dyn Fn(usize) + Sync)| (0..pieces).into_par_iter().for_each(f);
-        let found = turned(&starts, &plan.column, rows, pieces, run, |entry| entry as u64);
+        let found = turned_here(&starts, &plan.column, rows);
         let diagonal = |i: usize| {
             let own = found.row_ptr[i]..found.row_ptr[i + 1];
             (own.start + found.col[own].partition_point(|&j| (j as usize) < i)) as i64
@@ -121,13 +115,4 @@ impl Sums {
         }
         Ok(Self { ptr, number })
     }
-}
-
-/// Returns the halo of the way back: ghosts return to their owners.
-pub(crate) fn way_back(halo: &Halo) -> Halo {
-    let mut back = Halo { own: halo.ghosts, ghosts: halo.send.len(), ..Halo::default() };
-    back.send = (0..halo.ghosts as u32).collect();
-    back.neighbours.clone_from(&halo.neighbours);
-    back.neighbours.iter_mut().for_each(|n| std::mem::swap(&mut n.send, &mut n.receive));
-    back
 }

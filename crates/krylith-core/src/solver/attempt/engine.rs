@@ -81,16 +81,13 @@ impl<S: SolverSpace> Rank<S> {
         Ok(())
     }
 
-    /// Runs `work` on this rank, or on its adjoint.
+    /// Runs `work` on this rank, or on its adjoint, which is up to date.
     fn on_side<R>(
         &mut self,
         transposed: bool,
         local: &LocalProblem,
         work: impl FnOnce(&mut Self, &LocalProblem) -> Result<R>,
     ) -> Result<R> {
-        if transposed {
-            self.prepare_adjoint(local)?;
-        }
         match self.adjoint.take() {
             Some(Adjoint::Other(mut turned)) if transposed => {
                 let done = turned.run(local, work);
@@ -116,6 +113,9 @@ impl<S: SolverSpace> Engine for Rank<S> {
         observer: &mut dyn Observer,
     ) -> Result<()> {
         let _entered = run.limits.enter();
+        if transposed {
+            self.prepare_adjoint(local)?;
+        }
         self.on_side(transposed, local, |rank, local| rank.solved(local, run, rhs, x, observer))
     }
 

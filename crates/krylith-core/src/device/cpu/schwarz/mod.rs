@@ -24,7 +24,7 @@ use crate::memory::{self, check_len};
 use crate::operator::{TermValues, check_lengths, not_prepared};
 use crate::precond::{
     FILL, FactorQuality, Factorization, IncompleteFactors, SchwarzFactors, SchwarzOptions, SchwarzPlan, Sums,
-    TriangularSolve, Turned, way_back,
+    TriangularSolve, Turned,
 };
 use crate::space::{Precision, Space};
 use crate::threads::{Disjoint, Pool, share, zeros};
@@ -346,7 +346,7 @@ impl IncompleteFactors<Cpu> for CpuSchwarz {
         }
         let (plan, b) = (&self.plan, self.plan.block);
         let mut transposed = agree(space.comm(), Transposed::new(plan, self.rounded.is_some()))?;
-        if let Some(import) = Import::new(space, &Arc::new(way_back(&plan.nodes)), b)? {
+        if let Some(import) = Import::new(space, &Arc::new(plan.nodes.reversed(0)), b)? {
             let (sums, arrived) = (vec![0.0; plan.nodes.ghosts * b], vec![0.0; plan.nodes.send.len() * b]);
             transposed.back = Some(RefCell::new(Back { import, sums, arrived }));
         }

@@ -24,7 +24,7 @@ use crate::memory::check_len;
 use crate::operator::{TermValues, not_prepared};
 use crate::precond::{
     FactorQuality, Factorization, IncompleteFactors, Pivots, SchwarzFactors, SchwarzOptions, SchwarzPlan,
-    Sums, TriangularSolve, way_back,
+    Sums, TriangularSolve,
 };
 use crate::space::{Precision, Space};
 use crate::{Error, Result};
@@ -228,7 +228,7 @@ impl IncompleteFactors<Cuda> for CudaSchwarz {
             Ok((ptr, number, own, device.function(&halo_kernel(schwarz_add, plan.block))?))
         };
         let (ptr, number, own, add) = agree(space.comm(), local())?;
-        let back = Import::new(space, &Arc::new(way_back(&plan.nodes)), plan.block)?;
+        let back = Import::new(space, &Arc::new(plan.nodes.reversed(0)), plan.block)?;
         self.adding = Some(Adding { ptr, number, add, back: back.map(|import| (import, own)) });
         Ok(())
     }

@@ -23,7 +23,7 @@ use crate::comm::{Communicator, agree, largest};
 use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
 use crate::operator::Terms;
-use crate::partition::{Halo, Neighbour, RowNumbers};
+use crate::partition::{Halo, RowNumbers};
 use crate::{Error, Result};
 use rayon::prelude::*;
 use std::borrow::Cow;
@@ -80,7 +80,7 @@ enum Split {
 
 impl Sums {
     fn new(down: &Halo) -> Self {
-        Self { matrix: sums(down), up: Arc::new(turned(down)) }
+        Self { matrix: sums(down), up: Arc::new(down.reversed(down.own)) }
     }
 }
 
@@ -391,18 +391,6 @@ fn ones(rows: usize, columns: usize, row_ptr: Vec<usize>, col: Vec<u32>) -> Bsr 
 fn own_terms(terms: &Terms) -> Terms<'static> {
     let own = terms.terms.iter().map(|(c, a)| (c.clone(), Cow::Owned((**a).clone())));
     Terms { terms: own.collect(), halo: None }
-}
-
-/// Returns the reverse halo, which sends the values of ghosts to their owners. There they follow the values
-/// of own nodes and ghosts, neighbour by neighbour.
-fn turned(halo: &Halo) -> Halo {
-    let neighbours = halo
-        .neighbours
-        .iter()
-        .map(|n| Neighbour { rank: n.rank, send: n.receive.clone(), receive: n.send.clone() })
-        .collect();
-    let nodes = halo.own + halo.ghosts;
-    Halo { own: nodes, ghosts: halo.send.len(), neighbours, send: (halo.own as u32..nodes as u32).collect() }
 }
 
 /// Returns S, which adds the values that arrive by the reverse halo to own nodes.
