@@ -25,6 +25,7 @@
 //! previous one. If the earlier batch finished the solve, `begin` detects that on the device, and the later
 //! batch does nothing.
 
+mod columns;
 mod convergence;
 mod ending;
 mod recurrence;
@@ -37,6 +38,7 @@ use crate::space::{
     VERIFIED,
 };
 use crate::{Result, steps, sweeps};
+pub use columns::ColumnsMethod;
 use convergence::Convergence;
 pub use recurrence::Recurrence;
 
@@ -191,6 +193,16 @@ pub struct Krylov<S: Space, R: Recurrence<S>> {
     history: History,
 }
 
+/// The batches of a solve.
+struct Now {
+    /// Flags of the last batch that was read.
+    flags: [i32; FLAGS],
+    /// Number of batches in flight.
+    under_way: usize,
+    /// True if the observer ended a batch.
+    interrupted: bool,
+}
+
 impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
     /// Allocates the workspace.
     ///
@@ -235,6 +247,46 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         observer: &mut dyn Observer,
     ) -> Result<&History> {
         let s = space;
+        let Some((mut convergence, unit)) = self.begin(s, b, x, stop)? else { return Ok(&self.history) };
+        let mut on = Operators::new(a, p);
+        on.weigh(s)?;
+        let on = &on;
+        self.lazy = on.costly()
+            && on.key.is_some()
+            && s.pipeline_depth() > 0
+            && self.recurrence.restarts_by_preconditioning();
+        self.choose_length(s, on)?;
+        self.recurrence.prepare(&mut on.work(s, &mut self.scalars, true), on.key)?;
+        self.write_header(s, &convergence)?;
+        self.open(s, on)?;
+
+        let mut now = Now { flags: [0; FLAGS], under_way: 1, interrupted: false };
+        let outcome = loop {
+            while now.under_way <= s.pipeline_depth() && !now.interrupted {
+                now.interrupted = self.batch(s, on, &mut convergence, observer)?;
+                now.under_way += 1;
+            }
+            if let Some(outcome) = self.examine(s, on, x, &mut now, &mut convergence, observer)? {
+                break outcome;
+            }
+            if s.pipeline_depth() == 0 {
+                now.interrupted = self.batch(s, on, &mut convergence, observer)?;
+                now.under_way += 1;
+            }
+        };
+        self.conclude(s, on, x, unit, outcome, &mut now, &mut convergence)?;
+        Ok(&self.history)
+    }
+
+    /// Clears the history, and takes b and x in the unit of the solve. Returns `None` if the solve ends before
+    /// it starts.
+    fn begin(
+        &mut self,
+        s: &S,
+        b: &S::Vector,
+        x: &mut S::Vector,
+        stop: &Stop,
+    ) -> Result<Option<(Convergence, f64)>> {
         self.history.clear();
         // Reserve space for the iteration limit, up to a bound, so that a second solve does not allocate.
         self.history.residuals.reserve(stop.max_iters.min(1 << 20) + 1);
@@ -247,88 +299,86 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             self.history.residuals.push(0.0);
             self.history.true_relative_residual = 0.0;
             self.history.outcome = Outcome::Converged;
-            return Ok(&self.history);
+            return Ok(None);
         }
         if !norm_b.is_finite() {
             self.make_finite(s, x)?;
             self.history.residuals.push(f64::NAN);
             self.history.outcome = Outcome::NotFinite;
-            return Ok(&self.history);
+            return Ok(None);
         }
         self.take(s, b, x, unit)?;
-        let mut on = Operators::new(a, p);
-        on.weigh(s)?;
-        let on = &on;
-        self.lazy = on.costly()
-            && on.key.is_some()
-            && s.pipeline_depth() > 0
-            && self.recurrence.restarts_by_preconditioning();
-        let mut convergence = Convergence::new(norm_b, unit, stop);
-        self.choose_length(s, on)?;
-        self.recurrence.prepare(&mut on.work(s, &mut self.scalars, true), on.key)?;
-        self.write_header(s, &convergence)?;
-        self.open(s, on)?;
+        Ok(Some((Convergence::new(norm_b, unit, stop), unit)))
+    }
 
-        let (mut flags, mut under_way, mut interrupted) = ([0; FLAGS], 1, false);
-        let outcome = loop {
-            while under_way <= s.pipeline_depth() && !interrupted {
-                interrupted = self.batch(s, on, &mut convergence, observer)?;
-                under_way += 1;
+    /// Reads the results of the oldest batch in flight. Returns the outcome if they end the solve.
+    fn examine(
+        &mut self,
+        s: &S,
+        on: &Operators<S>,
+        x: &mut S::Vector,
+        now: &mut Now,
+        convergence: &mut Convergence,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<Outcome>> {
+        let Now { flags, under_way, interrupted } = now;
+        self.collect_history(s, flags, convergence)?;
+        *under_way -= 1;
+        let verified = flags[VERIFIED] != 0;
+        if convergence.first.is_nan() {
+            self.begin_from(s, on, x, under_way, convergence, observer)?;
+        }
+        if verified {
+            let left = self.is_left();
+            if left {
+                self.drain(s, flags, under_way, convergence)?;
+                self.certify(s, on, flags, convergence)?;
             }
-            self.collect_history(s, &mut flags, &convergence)?;
-            under_way -= 1;
-            let verified = flags[VERIFIED] != 0;
-            if convergence.first.is_nan() {
-                self.begin_from(s, on, x, &mut under_way, &mut convergence, observer)?;
-            }
-            if verified {
-                let left = self.is_left();
-                if left {
-                    self.drain(s, &mut flags, &mut under_way, &mut convergence)?;
-                    self.certify(s, on, &mut flags, &mut convergence)?;
+            let mut ended = self.check_convergence(flags, convergence, observer);
+            let hopeless = matches!(ended, Some(Outcome::NotFinite | Outcome::Diverged));
+            if !hopeless && (ended.is_some() || self.is_near(convergence)) {
+                // The outcome needs the certified residual, and so does a restart near the rounding level.
+                if !left {
+                    self.drain(s, flags, under_way, convergence)?;
+                    self.certify(s, on, flags, convergence)?;
                 }
-                let mut ended = self.check_convergence(&flags, &mut convergence, observer);
-                let hopeless = matches!(ended, Some(Outcome::NotFinite | Outcome::Diverged));
-                if !hopeless && (ended.is_some() || self.is_near(&convergence)) {
-                    // The outcome needs the certified residual, and so does a restart near the rounding
-                    // level.
-                    if !left {
-                        self.drain(s, &mut flags, &mut under_way, &mut convergence)?;
-                        self.certify(s, on, &mut flags, &mut convergence)?;
-                    }
-                    convergence.certified = true;
-                    ended = self.judge(&flags, &mut convergence, ended);
-                }
-                if let Some(outcome) = ended {
-                    break outcome;
-                }
+                convergence.certified = true;
+                ended = self.judge(flags, convergence, ended);
             }
-            convergence.empty = if verified || flags[COMPLETED] > 0 { 0 } else { convergence.empty + 1 };
-            if convergence.empty > EMPTY {
-                break Outcome::Stagnated;
+            if ended.is_some() {
+                return Ok(ended);
             }
-            if !verified && convergence.is_waiting(self.history.iterations) && self.is_at_limit(&convergence)
-            {
-                break Outcome::RoundingLimit;
-            }
-            let vectors = (under_way == 0).then_some([&self.x, &self.correction]);
-            let asks = convergence.tell(&self.history, verified, observer)
-                | convergence.show(s, self.history.iterations, vectors, observer)?;
-            if interrupted || on.any(s, asks)? {
-                break Outcome::Interrupted;
-            }
-            if s.pipeline_depth() == 0 {
-                interrupted = self.batch(s, on, &mut convergence, observer)?;
-                under_way += 1;
-            }
-        };
-        self.drain(s, &mut flags, &mut under_way, &mut convergence)?;
+        }
+        convergence.empty = if verified || flags[COMPLETED] > 0 { 0 } else { convergence.empty + 1 };
+        if convergence.empty > EMPTY {
+            return Ok(Some(Outcome::Stagnated));
+        }
+        if !verified && convergence.is_waiting(self.history.iterations) && self.is_at_limit(convergence) {
+            return Ok(Some(Outcome::RoundingLimit));
+        }
+        let vectors = (*under_way == 0).then_some([&self.x, &self.correction]);
+        let asks = convergence.tell(&self.history, verified, observer)
+            | convergence.show(s, self.history.iterations, vectors, observer)?;
+        Ok((*interrupted || on.any(s, asks)?).then_some(Outcome::Interrupted))
+    }
+
+    /// Ends a solve: certifies the residual of an interrupted one, and writes x.
+    fn conclude(
+        &mut self,
+        s: &S,
+        on: &Operators<S>,
+        x: &mut S::Vector,
+        unit: f64,
+        outcome: Outcome,
+        now: &mut Now,
+        convergence: &mut Convergence,
+    ) -> Result<()> {
+        self.drain(s, &mut now.flags, &mut now.under_way, convergence)?;
         if convergence.verified != self.history.iterations {
             // An interrupted solve made iterations after the last true residual.
-            self.certify(s, on, &mut flags, &mut convergence)?;
+            self.certify(s, on, &mut now.flags, convergence)?;
         }
-        self.end(s, on, x, unit, outcome, &convergence)?;
-        Ok(&self.history)
+        self.end(s, on, x, unit, outcome, convergence)
     }
 
     /// Waits for the batches in flight and collects their results.
@@ -528,66 +578,5 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         }
         history.reductions += self.recurrence.reductions(completed, reason);
         Ok(())
-    }
-
-    /// Returns the outcome if a true residual ends the solve. Otherwise that residual was a restart.
-    fn check_convergence(
-        &mut self,
-        flags: &[i32; FLAGS],
-        c: &mut Convergence,
-        observer: &mut dyn Observer,
-    ) -> Option<Outcome> {
-        let (beta, reason) = (self.host[Header::AT.norm], Reason::from_code(flags[REASON]));
-        c.verified = self.history.iterations;
-        c.certified = false;
-        if c.first.is_nan() {
-            c.first = beta;
-        }
-        let progress = beta < c.best * if self.is_at_limit(c) { 0.5 } else { 1.0 - PROGRESS };
-        c.idle = if progress { 0 } else { c.idle + 1 };
-        c.best = beta.min(c.best);
-        let ended = self.outcome(flags, c);
-        if ended.is_none() && reason != Reason::None && reason != Reason::Stopped {
-            observer.restarted(self.history.iterations, reason.text());
-        }
-        ended
-    }
-
-    /// Checks by the certified residual an end that a plain residual suggested. If rounding errors caused
-    /// that end, the solve continues.
-    fn judge(
-        &mut self,
-        flags: &[i32; FLAGS],
-        c: &mut Convergence,
-        ended: Option<Outcome>,
-    ) -> Option<Outcome> {
-        let near = self.is_near(c);
-        let first = near && !std::mem::replace(&mut c.near, near);
-        if first && matches!(ended, Some(Outcome::Stagnated | Outcome::Breakdown)) {
-            (c.idle, c.best) = (0, self.host[Header::AT.norm]);
-        }
-        self.outcome(flags, c)
-    }
-
-    /// Returns the outcome by the last true residual, if it ends the solve.
-    fn outcome(&mut self, flags: &[i32; FLAGS], c: &Convergence) -> Option<Outcome> {
-        let (beta, reason) = (self.host[Header::AT.norm], Reason::from_code(flags[REASON]));
-        let budget = if reason == Reason::Invariant { 1 } else { R::PATIENCE };
-        let stuck = c.idle >= budget || reason.is_final();
-        self.history.reason = None;
-        match () {
-            () if beta <= c.target => Some(Outcome::Converged),
-            () if !beta.is_finite() || reason == Reason::NotFinite => Some(Outcome::NotFinite),
-            () if beta > DIVERGED * c.first && !reason.is_final() => Some(Outcome::Diverged),
-            // Rounding limits ‖r‖ from below. A breakdown counts as the reason only above that limit.
-            () if stuck && self.is_at_limit(c) => Some(Outcome::RoundingLimit),
-            () if stuck && reason.is_breakdown() => {
-                self.history.reason = Some(reason.text());
-                Some(Outcome::Breakdown)
-            }
-            () if stuck => Some(Outcome::Stagnated),
-            () if self.history.iterations >= c.max_iters => Some(Outcome::MaxIterations),
-            () => None,
-        }
     }
 }

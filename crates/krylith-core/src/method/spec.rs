@@ -1,11 +1,11 @@
 //! Methods by name. This is the only list of all methods.
 
 use super::{
-    Bicgstab, BicgstabOptions, Cbcg, CbcgOptions, Cg, CgForm, CgOptions, Gmres, GmresOptions, Method, Minres,
-    Orthogonalization, Reductions,
+    Bicgstab, BicgstabOptions, Cbcg, CbcgOptions, Cg, CgForm, CgOptions, ColumnsMethod, Gmres, GmresOptions,
+    Method, Minres, Orthogonalization, Reductions,
 };
 use crate::Result;
-use crate::space::{Precision, Space};
+use crate::space::{Columns, Precision, Space};
 use krylith_base::names;
 
 /// The name of a Krylov method.
@@ -165,6 +165,20 @@ impl MethodSpec {
     /// # Errors
     /// Out of device memory.
     pub fn build<S: Space + 'static>(&self, space: &S) -> Result<Box<dyn Method<S>>> {
+        Ok(match self {
+            MethodSpec::Gmres(options) => Box::new(Gmres::new(space, *options)?),
+            MethodSpec::Bicgstab(options) => Box::new(Bicgstab::new(space, *options)?),
+            MethodSpec::Cg(options) => Box::new(Cg::new(space, *options)?),
+            MethodSpec::Cbcg(options) => Box::new(Cbcg::new(space, *options)?),
+            MethodSpec::Minres => Box::new(Minres::new(space, ())?),
+        })
+    }
+
+    /// Builds the method for several right-hand sides, with its workspace.
+    ///
+    /// # Errors
+    /// Out of device memory.
+    pub fn build_columns<S: Space + 'static>(&self, space: &Columns<S>) -> Result<Box<dyn ColumnsMethod<S>>> {
         Ok(match self {
             MethodSpec::Gmres(options) => Box::new(Gmres::new(space, *options)?),
             MethodSpec::Bicgstab(options) => Box::new(Bicgstab::new(space, *options)?),

@@ -12,6 +12,7 @@
 //! z). Products by diagonals and the tiles of block-Jacobi do so. Incomplete factors of subdomains do not,
 //! because on an H200 that cost more time than the saved sweep.
 
+mod columns;
 pub(crate) mod cuts;
 mod format;
 mod maxima;
@@ -26,6 +27,7 @@ mod transpose;
 mod transposed;
 mod whole_rows;
 
+pub use columns::Together;
 pub use format::Format;
 #[cfg(feature = "cuda")]
 pub(crate) use format::{MOST_DIAGONALS, worth_diagonals};
@@ -155,6 +157,16 @@ pub trait LinearOperator<S: Space> {
         Ok(false)
     }
 
+    /// Computes `y[k] ← A x[k]` for several vectors. A product that reads its matrix once for all of them
+    /// overrides this; otherwise the vectors follow one another. Each result is the same as that of
+    /// [`apply`](Self::apply), to rounding.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply).
+    fn apply_columns(&self, space: &S, x: &[&S::Vector], y: &mut [&mut S::Vector]) -> Result<()> {
+        x.iter().zip(y).try_for_each(|(x, y)| self.apply(space, x, y))
+    }
+
     /// Returns true if [`apply_transpose`](Self::apply_transpose) is supported. A fixed linear map should
     /// support it. A map that is not linear, or differs from call to call, has no transpose.
     fn has_transpose(&self) -> bool {
@@ -221,6 +233,9 @@ macro_rules! behind {
             ) -> Result<bool> {
                 (**self).residual(space, b, x, r, m)
             }
+            fn apply_columns(&self, space: &S, x: &[&S::Vector], y: &mut [&mut S::Vector]) -> Result<()> {
+                (**self).apply_columns(space, x, y)
+            }
             fn has_transpose(&self) -> bool {
                 (**self).has_transpose()
             }
@@ -268,6 +283,9 @@ impl<S: Space, T: LinearOperator<S> + ?Sized> LinearOperator<S> for RefCell<T> {
         m: &mut S::Vector,
     ) -> Result<bool> {
         self.borrow().residual(space, b, x, r, m)
+    }
+    fn apply_columns(&self, space: &S, x: &[&S::Vector], y: &mut [&mut S::Vector]) -> Result<()> {
+        self.borrow().apply_columns(space, x, y)
     }
     fn has_transpose(&self) -> bool {
         self.borrow().has_transpose()

@@ -241,6 +241,15 @@ pub trait PointBlockSum: Space {
     fn format(product: &Self::Product) -> Format;
     /// Computes `y ← Σ (Cₜ ⊗ Aₜ) x`.
     fn multiply(&self, product: &Self::Product, x: &Self::Vector, y: &mut Self::Vector) -> Result<()>;
+    /// Computes the same for several vectors, reading the matrix once if the device can.
+    fn multiply_columns(
+        &self,
+        product: &Self::Product,
+        x: &[&Self::Vector],
+        y: &mut [&mut Self::Vector],
+    ) -> Result<()> {
+        x.iter().zip(y).try_for_each(|(x, y)| self.multiply(product, x, y))
+    }
     /// Computes the same, with sums in the same pass if the kernel of this product supports it; see
     /// [`LinearOperator::apply_with_dots`].
     fn multiply_with_dots(
@@ -458,6 +467,9 @@ impl<S: PointBlockSum> PointBlock<S> {
 impl<S: PointBlockSum> LinearOperator<S> for PointBlock<S> {
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         space.multiply(&self.product, x, y)
+    }
+    fn apply_columns(&self, space: &S, x: &[&S::Vector], y: &mut [&mut S::Vector]) -> Result<()> {
+        space.multiply_columns(&self.product, x, y)
     }
     fn apply_with_dots(
         &self,

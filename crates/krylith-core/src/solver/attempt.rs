@@ -2,6 +2,7 @@
 //! the current attempt, and moves from a failed attempt to the next.
 
 mod adjoint;
+mod columns;
 mod engine;
 mod inconsistent;
 mod one;
@@ -34,6 +35,7 @@ use crate::profile::{self, SetupPart, SetupParts};
 use crate::space::{History, Observer, Outcome, Precision, Stop};
 use crate::{Error, Result};
 use adjoint::{Adjoint, Shared};
+use columns::TogetherOn;
 use share::Sharing;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -107,6 +109,9 @@ pub(super) struct Rank<S: SolverSpace> {
     solution: Solution,
     lost: bool,
     comm: Arc<dyn Communicator>,
+    /// Columns that were solved together, and the column that the next attempt finds solved.
+    together: Option<TogetherOn<S>>,
+    column: Option<usize>,
     /// What solves with Aᵀ, once there was such a solve, and true if values have changed since.
     adjoint: Option<Adjoint<S>>,
     is_adjoint_stale: bool,
@@ -213,6 +218,8 @@ impl<S: SolverSpace> Rank<S> {
             solution,
             lost: false,
             comm: comm.clone(),
+            together: None,
+            column: None,
             adjoint: None,
             is_adjoint_stale: false,
         };
@@ -398,10 +405,20 @@ impl<S: SolverSpace> Rank<S> {
             let pace = (!is_last).then(|| Pace::new(rises, budget));
             let mut watch = Watch::new(run, &mut *observer, done, &mut restarts, pace);
             let start = Instant::now();
-            let ended = self.attempt(local, own, rhs, x.as_array(), &mut watch);
+            let solved = self.column.take().map_or(Ok(None), |column| self.take_solved(column))?;
+            let ended = match &solved {
+                None => self.attempt(local, own, rhs, x.as_array(), &mut watch),
+                Some(_) => Ok(()),
+            };
             halted = watch.halted.or(halted);
             let too_slow = watch.pace.and_then(|pace| pace.too_slow).filter(|_| watch.halted.is_none());
-            self.restarts = restarts;
+            match solved {
+                None => self.restarts = restarts,
+                Some((seconds, why)) => {
+                    self.solution.solve_seconds += seconds;
+                    halted = why.or(halted);
+                }
+            }
             ended?;
             self.solution.solve_seconds += start.elapsed().as_secs_f64();
             if too_slow.is_some() && self.history.outcome == Outcome::Interrupted {
@@ -498,6 +515,7 @@ impl<S: SolverSpace> Rank<S> {
         mut x: NumbersMut,
         observer: &mut dyn Observer,
     ) -> Result<()> {
+        self.column = run.column;
         let solution = &mut self.solution;
         (solution.solve_seconds, solution.setup_seconds) = (0.0, 0.0);
         solution.events.clear();

@@ -21,6 +21,7 @@ mod arrays;
 mod attempt;
 mod bandwidth;
 mod build;
+mod columns;
 mod crowded;
 mod device;
 mod diagnosis;
@@ -267,6 +268,8 @@ pub struct Solver<'a> {
     blocks: [Vec<f64>; 2],
     /// Record of the first solve for `device=auto`.
     trial: Option<experience::Trial>,
+    /// Number of the right-hand side that the next solve reports, if it was solved together with others.
+    column: Option<usize>,
     /// A solver of the transposed system with a set-up of its own, where that of this solver does not do.
     adjoint: Option<Box<Solver<'static>>>,
     /// The failure after which this solver cannot be used any more.
@@ -341,6 +344,7 @@ impl<'a> Solver<'a> {
             refresh: Refresh::default(),
             trial: trial.map(|trial| experience::Trial { on_gpu: solution.device.kind == "cuda", ..trial }),
             solution,
+            column: None,
             adjoint: None,
             broken: None,
         })
@@ -375,7 +379,7 @@ impl<'a> Solver<'a> {
         deadline: Option<Instant>,
         observer: &mut (dyn Observer + Send),
     ) -> Result<()> {
-        let run = Run { stop, limits: Limits { cancel: self.cancel.clone(), deadline } };
+        let run = Run { stop, limits: Limits { cancel: self.cancel.clone(), deadline }, column: self.column };
         let (watcher, answer) = (Mutex::new(Some(&mut *observer)), Mutex::new(&mut self.solution));
         let done = on_parts(&mut self.workers, &self.problem, b, x, &|number, engine, local, b, x| {
             // The first thread calls the observer and notifies the others of an interrupt.

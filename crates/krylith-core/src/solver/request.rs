@@ -91,8 +91,12 @@ impl<'s, 'v> Request<'s, '_, 'v> {
         Ok(&solver.solution)
     }
 
-    /// Solves A X = B for several right-hand sides, one after the other, with one set-up. B and X are stored
-    /// column by column, and X holds the initial guesses. Collective where the problem is distributed.
+    /// Solves A X = B for several right-hand sides with one set-up. B and X are stored column by column, and X
+    /// holds the initial guesses. Collective where the problem is distributed.
+    ///
+    /// Up to [`MOST_COLUMNS`](crate::space::MOST_COLUMNS) columns are solved together, so that products read
+    /// the matrix once. Each column has its own scalars and ends on its own. With an observer, and in f32,
+    /// the columns are solved one after the other. So are columns that this attempt does not solve.
     ///
     /// # Errors
     /// Lengths of B and X that are not the same multiple of the number of unknowns; the errors of
@@ -118,14 +122,34 @@ impl<'s, 'v> Request<'s, '_, 'v> {
                 x.len()
             )));
         }
-        let column = |k: usize| {
-            let range = k * n..(k + 1) * n;
-            let observer = observer.as_deref_mut().map(|observer| observer as &mut (dyn Observer + Send));
-            let (b, x) = (b.range(range.clone()), x.range(range));
-            let solution = Request { solver: &mut *solver, b, x, observer, stop, transposed }.run();
-            solution.cloned().map_err(|e| e.in_column(k))
+        let count = b.len() / n;
+        let width = match observer {
+            None if count > 1 => solver.columns_at_once(transposed, b.range(0..n), x.range(0..n))?,
+            _ => 1,
         };
-        (0..b.len() / n).map(column).collect()
+        // Groups of about equal numbers of columns.
+        let group = count.div_ceil(count.div_ceil(width.max(1)));
+        let mut solutions = vec![None; count];
+        for first in (0..count).step_by(group) {
+            let last = (first + group).min(count);
+            let together = last - first > 1;
+            let mut order = vec![0];
+            if together {
+                let own = stop.unwrap_or(solver.stop);
+                order = solver.solve_columns(transposed, own, first..last, b, &mut x)?;
+            }
+            for k in order.into_iter().map(|k| first + k) {
+                let range = k * n..(k + 1) * n;
+                let observer = observer.as_deref_mut().map(|observer| observer as &mut (dyn Observer + Send));
+                let (b, x) = (b.range(range.clone()), x.range(range));
+                solver.column = together.then_some(k - first);
+                let solution =
+                    Request { solver: &mut *solver, b, x, observer, stop, transposed }.run().cloned();
+                solver.column = None;
+                solutions[k] = Some(solution.map_err(|e| e.in_column(k))?);
+            }
+        }
+        Ok(solutions.into_iter().flatten().collect())
     }
 }
 

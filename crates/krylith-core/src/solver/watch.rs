@@ -10,6 +10,8 @@ pub(super) struct Run {
     pub stop: Stop,
     /// Cancellation token and deadline.
     pub limits: Limits,
+    /// Number of the column, if it was solved together with others.
+    pub column: Option<usize>,
 }
 
 /// Decides whether an attempt is too slow. It extrapolates the number of iterations that are left until the

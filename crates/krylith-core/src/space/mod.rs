@@ -35,6 +35,7 @@
 //! `(i·b + c)·s + k`. One neighbour in a product is then one run of b·s numbers. `io` translates files of
 //! other orders.
 
+mod columns;
 mod gather;
 mod held;
 mod monitor;
@@ -46,6 +47,7 @@ mod sweep;
 mod transfer;
 mod unit;
 
+pub use columns::Columns;
 pub use gather::Gather;
 #[cfg(feature = "cuda")]
 pub(crate) use held::two;

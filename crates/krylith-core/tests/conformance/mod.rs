@@ -10,6 +10,7 @@ pub mod block_tiles;
 pub mod cbcg;
 pub mod coarse;
 pub mod coarsening;
+pub mod columns;
 pub mod compose;
 pub mod costly;
 pub mod cpr;

@@ -12,6 +12,7 @@ mod ranks;
 
 mod bicgstab;
 mod block_tiles;
+mod columns;
 mod comm;
 mod cpu;
 mod diagnosis;

@@ -220,6 +220,22 @@ impl Diagonals {
         });
     }
 
+    /// Calls `work` for strips of rows with about `bytes` of values, on all threads.
+    pub(super) fn in_strips(&self, space: &Cpu, bytes: usize, work: impl Fn(Range<usize>) + Sync) {
+        let per_row = (self.bytes() as usize / self.rows.max(1)).max(1);
+        let strip = (bytes / per_row).max(64);
+        let strips = self.rows.div_ceil(strip);
+        let pieces = space.pool().pieces(self.bytes() as usize).min(strips.max(1));
+        space.pool().run(pieces, |piece| {
+            share(strips, piece, pieces).for_each(|i| work(i * strip..((i + 1) * strip).min(self.rows)));
+        });
+    }
+
+    /// Computes the rows of a strip of c A x.
+    pub(super) fn multiply_strip(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
+        pulp_rows(self, rows, x, y);
+    }
+
     /// Computes y = c A x with this rank's part of the sums, in a space of vectors of this length.
     pub(super) fn multiply_with_dots(
         &self,

@@ -8,6 +8,7 @@ mod assemble;
 mod basis;
 mod block;
 mod block_tiles;
+mod columns;
 mod dia;
 mod diagonal;
 mod elimination;

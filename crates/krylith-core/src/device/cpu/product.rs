@@ -25,7 +25,7 @@ use crate::operator::{Dots, Format, PointBlockSum, Terms, check_lengths};
 use crate::space::{Precision, Space};
 use crate::threads::{Disjoint, Pool};
 use crate::{Error, Result};
-use kernels::kernel;
+use kernels::{Kernel, kernel};
 use rayon::prelude::*;
 use scalar::LongRows;
 use std::ops::Range;
@@ -139,6 +139,13 @@ impl PointBlockSum for Cpu {
         outer.start(self, x)?;
         p.own.multiply(self, x, y);
         outer.finish(self, y, None).map(drop)
+    }
+
+    fn multiply_columns(&self, p: &CpuProduct, x: &[&Vec<f64>], y: &mut [&mut Vec<f64>]) -> Result<()> {
+        match &p.outer {
+            None => self.multiply_together(p, x, y),
+            Some(_) => x.iter().zip(y).try_for_each(|(x, y)| self.multiply(p, x, y)),
+        }
     }
 
     fn multiply_with_dots(
@@ -379,11 +386,10 @@ impl Rows {
 
     /// Computes y = A x.
     pub(super) fn multiply(&self, pool: &Pool, x: &[f64], y: &mut [f64]) {
-        let scalar = self.is_scalar();
-        if scalar && !self.long.is_empty() {
+        if self.has_long_rows() {
             return self.long.multiply(self, pool, x, y);
         }
-        let run = if scalar { scalar::KERNEL } else { kernel(self.block, self.stages) };
+        let run = self.kernel();
         let bs = self.block * self.stages;
         let y = Disjoint::new(y);
         pool.run(self.pieces.len(), |piece| {
@@ -392,6 +398,16 @@ impl Rows {
             let y = unsafe { y.range(rows.start * bs..rows.end * bs) };
             run(self, rows, x, y);
         });
+    }
+
+    /// Returns the kernel for rows.
+    pub(super) fn kernel(&self) -> Kernel {
+        if self.is_scalar() { scalar::KERNEL } else { kernel(self.block, self.stages) }
+    }
+
+    /// True if rows are cut into segments, which the kernel does not know.
+    pub(super) fn has_long_rows(&self) -> bool {
+        self.is_scalar() && !self.long.is_empty()
     }
 
     /// True for one term of scalars without stages, on a processor that has a kernel for it.

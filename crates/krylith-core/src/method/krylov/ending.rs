@@ -6,11 +6,11 @@
 
 use super::convergence::Convergence;
 use super::{
-    DIGITS, Header, Krylov, LIMIT, NEAR, Operators, Recurrence, clear, finite, measure, norm_of_residual,
-    norm_squared, rescale, scale,
+    DIGITS, DIVERGED, Header, Krylov, LIMIT, NEAR, Operators, PROGRESS, Recurrence, clear, finite, measure,
+    norm_of_residual, norm_squared, rescale, scale,
 };
 use crate::Result;
-use crate::space::{FLAGS, Observer, Outcome, Space};
+use crate::space::{FLAGS, Observer, Outcome, REASON, Reason, Space};
 
 /// Reason why x, scaled back to the unit of the system, is not the x that the iterations found.
 const OVERFLOW: &str = "x overflows double precision";
@@ -65,6 +65,67 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
     /// Returns true if rounding affects the plain residual.
     pub(super) fn is_near(&self, c: &Convergence) -> bool {
         self.host[Header::AT.norm] <= c.target.max(NEAR * self.host[Header::AT.rounding])
+    }
+
+    /// Returns the outcome if a true residual ends the solve. Otherwise that residual was a restart.
+    pub(super) fn check_convergence(
+        &mut self,
+        flags: &[i32; FLAGS],
+        c: &mut Convergence,
+        observer: &mut dyn Observer,
+    ) -> Option<Outcome> {
+        let (beta, reason) = (self.host[Header::AT.norm], Reason::from_code(flags[REASON]));
+        c.verified = self.history.iterations;
+        c.certified = false;
+        if c.first.is_nan() {
+            c.first = beta;
+        }
+        let progress = beta < c.best * if self.is_at_limit(c) { 0.5 } else { 1.0 - PROGRESS };
+        c.idle = if progress { 0 } else { c.idle + 1 };
+        c.best = beta.min(c.best);
+        let ended = self.outcome(flags, c);
+        if ended.is_none() && reason != Reason::None && reason != Reason::Stopped {
+            observer.restarted(self.history.iterations, reason.text());
+        }
+        ended
+    }
+
+    /// Checks by the certified residual an end that a plain residual suggested. If rounding errors caused
+    /// that end, the solve continues.
+    pub(super) fn judge(
+        &mut self,
+        flags: &[i32; FLAGS],
+        c: &mut Convergence,
+        ended: Option<Outcome>,
+    ) -> Option<Outcome> {
+        let near = self.is_near(c);
+        let first = near && !std::mem::replace(&mut c.near, near);
+        if first && matches!(ended, Some(Outcome::Stagnated | Outcome::Breakdown)) {
+            (c.idle, c.best) = (0, self.host[Header::AT.norm]);
+        }
+        self.outcome(flags, c)
+    }
+
+    /// Returns the outcome by the last true residual, if it ends the solve.
+    fn outcome(&mut self, flags: &[i32; FLAGS], c: &Convergence) -> Option<Outcome> {
+        let (beta, reason) = (self.host[Header::AT.norm], Reason::from_code(flags[REASON]));
+        let budget = if reason == Reason::Invariant { 1 } else { R::PATIENCE };
+        let stuck = c.idle >= budget || reason.is_final();
+        self.history.reason = None;
+        match () {
+            () if beta <= c.target => Some(Outcome::Converged),
+            () if !beta.is_finite() || reason == Reason::NotFinite => Some(Outcome::NotFinite),
+            () if beta > DIVERGED * c.first && !reason.is_final() => Some(Outcome::Diverged),
+            // Rounding limits ‖r‖ from below. A breakdown counts as the reason only above that limit.
+            () if stuck && self.is_at_limit(c) => Some(Outcome::RoundingLimit),
+            () if stuck && reason.is_breakdown() => {
+                self.history.reason = Some(reason.text());
+                Some(Outcome::Breakdown)
+            }
+            () if stuck => Some(Outcome::Stagnated),
+            () if self.history.iterations >= c.max_iters => Some(Outcome::MaxIterations),
+            () => None,
+        }
     }
 
     /// Starts from the initial guess, or from zeros if the residual of the guess is not finite.

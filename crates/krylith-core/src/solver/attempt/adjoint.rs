@@ -285,6 +285,8 @@ impl<S: SolverSpace> Rank<S> {
             pending: Vec::new(),
             solution,
             lost: false,
+            together: None,
+            column: None,
             adjoint: None,
             is_adjoint_stale: false,
         })

@@ -24,6 +24,19 @@ pub(in crate::solver) trait Engine {
         x: NumbersMut,
         observer: &mut dyn Observer,
     ) -> Result<()>;
+    /// Returns how many right-hand sides can be solved together. Collective.
+    fn columns_at_once(&mut self, transposed: bool, local: &LocalProblem) -> Result<usize>;
+    /// Takes column k of `count` columns, and solves all of them once it has the last one. `solve` then
+    /// reports them one by one, best in the order that is returned. Collective.
+    fn take_column(
+        &mut self,
+        transposed: bool,
+        local: &LocalProblem,
+        run: &Run,
+        column: (usize, usize),
+        rhs: Numbers,
+        x: Numbers,
+    ) -> Result<Vec<usize>>;
     /// Updates the values of the terms, or the coefficients.
     fn update(&mut self, local: &LocalProblem, what: Update, refresh: Refresh) -> Result<()>;
     /// Applies the matrix, or the preconditioner that is set up, or a transpose once.
@@ -117,6 +130,26 @@ impl<S: SolverSpace> Engine for Rank<S> {
             self.prepare_adjoint(local)?;
         }
         self.on_side(transposed, local, |rank, local| rank.solved(local, run, rhs, x, observer))
+    }
+
+    fn columns_at_once(&mut self, transposed: bool, local: &LocalProblem) -> Result<usize> {
+        if transposed {
+            self.prepare_adjoint(local)?;
+        }
+        self.on_side(transposed, local, |rank, _| rank.most_columns())
+    }
+
+    fn take_column(
+        &mut self,
+        transposed: bool,
+        local: &LocalProblem,
+        run: &Run,
+        column: (usize, usize),
+        rhs: Numbers,
+        x: Numbers,
+    ) -> Result<Vec<usize>> {
+        let _entered = run.limits.enter();
+        self.on_side(transposed, local, |rank, _| rank.take_column(run, column, rhs, x))
     }
 
     fn update(&mut self, local: &LocalProblem, what: Update, refresh: Refresh) -> Result<()> {

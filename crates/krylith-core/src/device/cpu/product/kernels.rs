@@ -6,7 +6,7 @@ use crate::threads::Disjoint;
 use crate::threads::prefetch;
 use std::ops::Range;
 
-pub(super) type Kernel = fn(&Rows, Range<usize>, &[f64], &mut [f64]);
+pub(in super::super) type Kernel = fn(&Rows, Range<usize>, &[f64], &mut [f64]);
 
 /// Returns the kernel for a block size and a number of stages.
 pub(super) fn kernel(b: usize, s: usize) -> Kernel {

@@ -1,0 +1,93 @@
+//! Operators on several vectors at once.
+
+use super::{Dots, LinearOperator};
+use crate::Result;
+use crate::space::{Columns, MOST_COLUMNS, Space};
+
+/// An operator, applied to every column of a [`Columns`] space.
+pub struct Together<'a, S: Space>(pub &'a dyn LinearOperator<S>);
+
+/// Calls `work` with the live columns of both vectors.
+fn on_live<S: Space, R>(
+    space: &Columns<S>,
+    x: &[S::Vector],
+    y: &mut [S::Vector],
+    work: impl FnOnce(&[&S::Vector], &mut [&mut S::Vector]) -> R,
+) -> R {
+    let live = space.live().fold(0_u32, |bits, k| bits | 1 << k);
+    let is_live = |k: &usize| live >> k & 1 == 1;
+    let mut from: [&S::Vector; MOST_COLUMNS] = [&x[0]; MOST_COLUMNS];
+    let mut count = 0;
+    for k in (0..x.len()).filter(is_live) {
+        from[count] = &x[k];
+        count += 1;
+    }
+    let mut to: Vec<&mut S::Vector> = Vec::with_capacity(count);
+    to.extend(y.iter_mut().enumerate().filter(|(k, _)| is_live(k)).map(|(_, y)| y));
+    work(&from[..count], &mut to)
+}
+
+impl<S: Space> LinearOperator<Columns<S>> for Together<'_, S> {
+    fn apply(&self, space: &Columns<S>, x: &Vec<S::Vector>, y: &mut Vec<S::Vector>) -> Result<()> {
+        // A column that has ended is computed too if only the device knows that. Nothing reads the result.
+        space.one().guard(None);
+        on_live(space, x, y, |x, y| match (x, y) {
+            ([], _) => Ok(()),
+            ([x], [y]) => self.0.apply(space.one(), x, y),
+            (x, y) => self.0.apply_columns(space.one(), x, y),
+        })
+    }
+
+    fn apply_with_dots(
+        &self,
+        space: &Columns<S>,
+        x: &Vec<S::Vector>,
+        y: &mut Vec<S::Vector>,
+        scalars: &mut Vec<S::Scalars>,
+        dots: Dots,
+    ) -> Result<bool> {
+        let mut live = space.live();
+        match (live.next(), live.next()) {
+            (Some(k), None) => {
+                space.one().guard(None);
+                self.0.apply_with_dots(space.one(), &x[k], &mut y[k], &mut scalars[k], dots)
+            }
+            _ => self.apply(space, x, y).map(|()| false),
+        }
+    }
+
+    fn residual(
+        &self,
+        space: &Columns<S>,
+        b: &Vec<S::Vector>,
+        x: &Vec<S::Vector>,
+        r: &mut Vec<S::Vector>,
+        m: &mut Vec<S::Vector>,
+    ) -> Result<bool> {
+        space.one().guard(None);
+        let mut precise = true;
+        for k in space.live() {
+            precise = self.0.residual(space.one(), &b[k], &x[k], &mut r[k], &mut m[k])?;
+            if !precise {
+                break;
+            }
+        }
+        Ok(precise)
+    }
+
+    fn key(&self) -> u64 {
+        self.0.key()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+
+    fn recordable(&self) -> bool {
+        self.0.recordable()
+    }
+
+    fn sum(&self, space: &Columns<S>, numbers: &mut [f64]) -> Result<()> {
+        self.0.sum(space.one(), numbers)
+    }
+}
