@@ -3,6 +3,7 @@
 use super::{Dots, LinearOperator};
 use crate::Result;
 use crate::space::{Columns, MOST_COLUMNS, Space};
+use arrayvec::ArrayVec;
 
 /// An operator, applied to every column of a [`Columns`] space.
 pub struct Together<'a, S: Space>(pub &'a dyn LinearOperator<S>);
@@ -15,16 +16,9 @@ fn on_live<S: Space, R>(
     work: impl FnOnce(&[&S::Vector], &mut [&mut S::Vector]) -> R,
 ) -> R {
     let live = space.live().fold(0_u32, |bits, k| bits | 1 << k);
-    let is_live = |k: &usize| live >> k & 1 == 1;
-    let mut from: [&S::Vector; MOST_COLUMNS] = [&x[0]; MOST_COLUMNS];
-    let mut count = 0;
-    for k in (0..x.len()).filter(is_live) {
-        from[count] = &x[k];
-        count += 1;
-    }
-    let mut to: Vec<&mut S::Vector> = Vec::with_capacity(count);
-    to.extend(y.iter_mut().enumerate().filter(|(k, _)| is_live(k)).map(|(_, y)| y));
-    work(&from[..count], &mut to)
+    let pairs = x.iter().zip(y).enumerate().filter(|(k, _)| live >> k & 1 == 1).map(|(_, pair)| pair);
+    let (x, mut y): (ArrayVec<_, MOST_COLUMNS>, ArrayVec<_, MOST_COLUMNS>) = pairs.unzip();
+    work(&x, &mut y)
 }
 
 impl<S: Space> LinearOperator<Columns<S>> for Together<'_, S> {

@@ -157,6 +157,14 @@ pub trait LinearOperator<S: Space> {
         Ok(false)
     }
 
+    /// Allocates what [`apply_columns`](Self::apply_columns) needs for `count` vectors.
+    ///
+    /// # Errors
+    /// Out of device memory.
+    fn prepare_columns(&self, _space: &S, _count: usize) -> Result<()> {
+        Ok(())
+    }
+
     /// Computes `y[k] ← A x[k]` for several vectors. A product that reads its matrix once for all of them
     /// overrides this; otherwise the vectors follow one another. Each result is the same as that of
     /// [`apply`](Self::apply), to rounding.
@@ -233,6 +241,9 @@ macro_rules! behind {
             ) -> Result<bool> {
                 (**self).residual(space, b, x, r, m)
             }
+            fn prepare_columns(&self, space: &S, count: usize) -> Result<()> {
+                (**self).prepare_columns(space, count)
+            }
             fn apply_columns(&self, space: &S, x: &[&S::Vector], y: &mut [&mut S::Vector]) -> Result<()> {
                 (**self).apply_columns(space, x, y)
             }
@@ -283,6 +294,9 @@ impl<S: Space, T: LinearOperator<S> + ?Sized> LinearOperator<S> for RefCell<T> {
         m: &mut S::Vector,
     ) -> Result<bool> {
         self.borrow().residual(space, b, x, r, m)
+    }
+    fn prepare_columns(&self, space: &S, count: usize) -> Result<()> {
+        self.borrow().prepare_columns(space, count)
     }
     fn apply_columns(&self, space: &S, x: &[&S::Vector], y: &mut [&mut S::Vector]) -> Result<()> {
         self.borrow().apply_columns(space, x, y)

@@ -70,7 +70,7 @@ pub use jacobi::{BlockDiagonal, BlockJacobi, invert_block};
 pub use lu::SparseLu;
 pub use multilevel::{
     Border, CYCLE_STEPS, Coarsen, CoarsenKind, Coarsening, Cycle, Direction, Fused, Level, MULTILEVEL_SWEEPS,
-    Multilevel, MultilevelOptions, NearNull, Smoothing, Transfer,
+    Multilevel, MultilevelOptions, NearNull, Passes, Smoothing, Transfer,
 };
 pub(crate) use multilevel::{Finest, Inverse as CoarsestInverse};
 pub use null_space::NullSpace;

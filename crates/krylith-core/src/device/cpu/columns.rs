@@ -9,19 +9,18 @@ use super::product::{CpuProduct, Own, Rows};
 use crate::Result;
 use crate::space::MOST_COLUMNS;
 use crate::threads::{Disjoint, Pool};
+use arrayvec::ArrayVec;
 use std::ops::Range;
 
 /// Bytes of a matrix in one strip: half of a second-level cache of 512 KiB, shared with the vectors.
 const STRIP: usize = 128 << 10;
 
 /// Vectors that several threads write.
-struct Writers<'a>([Option<Disjoint<'a, f64>>; MOST_COLUMNS]);
+struct Writers<'a>(ArrayVec<Disjoint<'a, f64>, MOST_COLUMNS>);
 
 impl<'a> Writers<'a> {
     fn new(y: &'a mut [&mut Vec<f64>]) -> Self {
-        let mut all = [const { None }; MOST_COLUMNS];
-        all.iter_mut().zip(y).for_each(|(to, y)| *to = Some(Disjoint::new(y)));
-        Self(all)
+        Self(y.iter_mut().map(|y| Disjoint::new(y)).collect())
     }
 
     /// Calls `work` with a range of each vector.
@@ -29,7 +28,7 @@ impl<'a> Writers<'a> {
     /// # Safety
     /// No two threads may have overlapping ranges at once.
     unsafe fn each(&self, range: Range<usize>, mut work: impl FnMut(usize, &mut [f64])) {
-        for (k, y) in self.0.iter().flatten().enumerate() {
+        for (k, y) in self.0.iter().enumerate() {
             // SAFETY: the caller's promise.
             work(k, unsafe { y.range(range.clone()) });
         }

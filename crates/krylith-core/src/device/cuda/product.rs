@@ -23,12 +23,14 @@ use super::dia::DiaProduct;
 use super::driver::Buffer;
 use super::exchange::Exchange;
 use super::scalars::CudaScalars;
+use super::smooth::Smooth;
 use crate::comm::agree;
 use crate::matrix::{Bsr, Dense};
 use crate::memory::Numbers;
 use crate::operator::{Dots, Format, PointBlockSum, Structure, Terms, TransposedTerms, check_lengths};
-use crate::space::{Precision, Space};
+use crate::space::{MOST_COLUMNS, Precision, Space};
 use crate::{Error, Result};
+use arrayvec::ArrayVec;
 use group::{Ghosts, breaks_structure};
 
 /// Terms in device memory.
@@ -139,6 +141,28 @@ impl PointBlockSum for Cuda {
             } else {
                 g.multiply(self, bs, x, y, 0..g.tiles.count, ghosts)?;
             }
+        }
+        Ok(())
+    }
+
+    fn multiply_columns(
+        &self,
+        p: &CudaProduct,
+        x: &[&Buffer<f64>],
+        y: &mut [&mut Buffer<f64>],
+    ) -> Result<()> {
+        let Some(dia) = p.dia.as_ref().filter(|_| p.exchange.is_none()) else {
+            return x.iter().zip(y).try_for_each(|(x, y)| self.multiply(p, x, y));
+        };
+        let lengths = |(x, y): (&&Buffer<f64>, &&mut Buffer<f64>)| {
+            check_lengths(p.block_rows, p.block_columns, x.len(), y.len())
+        };
+        x.iter().zip(y.iter()).try_for_each(lengths)?;
+        for (x, y) in x.chunks(MOST_COLUMNS).zip(y.chunks(MOST_COLUMNS)) {
+            let of = |x: &&Buffer<f64>| Smooth { x: x.pointer(), ..Smooth::default() };
+            let of: ArrayVec<Smooth, MOST_COLUMNS> = x.iter().map(of).collect();
+            let y: ArrayVec<u64, MOST_COLUMNS> = y.iter().map(|y| y.pointer()).collect();
+            dia.multiply_columns(self, false, &of, &y)?;
         }
         Ok(())
     }

@@ -11,6 +11,7 @@
 //! too.
 
 use super::Coarsen;
+use super::side::together;
 use crate::matrix::Bsr;
 #[cfg(feature = "lu")]
 use crate::operator::TermValues;
@@ -146,14 +147,16 @@ impl<S: Coarsen> Inverse<S> {
     }
 
     /// Computes x ← A⁻¹ b, or x ← A⁻ᵀ b.
-    pub fn apply(&self, on: &S, turned: bool, b: &S::Vector, x: &mut S::Vector) -> Result<()> {
+    pub fn apply(&self, on: &S, turned: bool, b: &[&S::Vector], x: &mut [&mut S::Vector]) -> Result<()> {
         match self {
             #[cfg(feature = "lu")]
-            Self::Sparse(factors) if turned => factors.apply_transpose(on, b, x),
-            Self::Dense(inverse) if turned && inverse.numbers.is_some() => {
-                inverse.turned.as_ref().ok_or_else(not_prepared)?.apply(on, b, x)
+            Self::Sparse(factors) if turned => {
+                b.iter().zip(x).try_for_each(|(b, x)| factors.apply_transpose(on, b, x))
             }
-            _ => self.operator().apply(on, b, x),
+            Self::Dense(inverse) if turned && inverse.numbers.is_some() => {
+                together(inverse.turned.as_ref().ok_or_else(not_prepared)?, on, b, x)
+            }
+            _ => together(self.operator(), on, b, x),
         }
     }
 

@@ -15,11 +15,12 @@
 
 use super::Coarsen;
 use super::level::Level;
-use super::smoother::LevelWorkspace;
+use super::smoother::{Ends, Lane, LevelWorkspace};
 use crate::operator::no_transpose;
 use crate::precond::compose::add;
-use crate::space::{SmallStep, Space, sweep_bound as sweep};
+use crate::space::{MOST_COLUMNS, SmallStep, Space, sweep_bound as sweep};
 use crate::{Error, Result, steps, sweeps};
+use arrayvec::ArrayVec;
 
 /// Number of coarse levels that W and K visit twice for each visit of the level above.
 const BRANCHING: usize = 4;
@@ -109,17 +110,18 @@ sweeps! {
     cycle_combine: (first, second) [d] [x] -> [] { x = first * x + second * d; }
 }
 
-/// Workspace of a level for a cycle.
+/// Workspace of a level for cycles on one system or on several.
 pub(super) struct Work<S: Coarsen> {
-    pub room: LevelWorkspace<S>,
-    /// The system on the next coarser level; `None` on the last level.
+    /// One for each system.
+    pub rooms: Vec<LevelWorkspace<S>>,
+    /// The systems on the next coarser level; `None` on the last level.
     pub coarse: Option<Coarse<S>>,
 }
 
-/// A coarser system A x = b, with the workspace to solve it.
+/// Coarser systems A x = b, with the workspace to solve them.
 pub(super) struct Coarse<S: Coarsen> {
-    b: S::Vector,
-    x: S::Vector,
+    /// b and x of each system.
+    vectors: Vec<(S::Vector, S::Vector)>,
     again: Again<S>,
 }
 
@@ -127,10 +129,20 @@ pub(super) struct Coarse<S: Coarsen> {
 enum Again<S: Coarsen> {
     /// There is no second visit.
     Once,
-    /// Two cycles, with the residual r and the second correction d.
-    Twice { r: S::Vector, d: S::Vector, scalars: S::Scalars },
-    /// Two Krylov steps, with the vectors r, d, v = A c and w = A d.
+    /// Two cycles, with the residual r and the second correction d of each system.
+    Twice { vectors: Vec<(S::Vector, S::Vector)> },
+    /// Two Krylov steps for one system after the other, with the vectors r, d, v = A c and w = A d.
     Krylov { r: S::Vector, d: S::Vector, v: S::Vector, w: S::Vector, scalars: S::Scalars, symmetric: bool },
+}
+
+/// b and x of a system.
+type Pair<'a, V> = (&'a V, &'a mut V);
+/// b and x of each system.
+type Pairs<'a, V> = ArrayVec<Pair<'a, V>, MOST_COLUMNS>;
+
+/// Returns b and x of the first systems.
+fn pairs<V>(vectors: &mut [(V, V)]) -> Pairs<'_, V> {
+    vectors.iter_mut().map(|(b, x)| (&*b, x)).collect()
 }
 
 impl<S: Coarsen> Coarse<S> {
@@ -143,7 +155,7 @@ impl<S: Coarsen> Coarse<S> {
         let again = match how {
             _ if last || depth > BRANCHING => Again::Once,
             Cycle::V => Again::Once,
-            Cycle::W => Again::Twice { r: on.vector()?, d: on.vector()?, scalars: on.scalars(1)? },
+            Cycle::W => Again::Twice { vectors: Vec::new() },
             Cycle::K => Again::Krylov {
                 r: on.vector()?,
                 d: on.vector()?,
@@ -153,7 +165,26 @@ impl<S: Coarsen> Coarse<S> {
                 symmetric,
             },
         };
-        Ok(Self { b: on.vector()?, x: on.vector()?, again })
+        let mut coarse = Self { vectors: Vec::new(), again };
+        coarse.widen(on, 1)?;
+        Ok(coarse)
+    }
+
+    /// Allocates vectors for at least `count` systems.
+    ///
+    /// # Errors
+    /// Out of device memory.
+    pub fn widen(&mut self, on: &S, count: usize) -> Result<()> {
+        let fill = |vectors: &mut Vec<(S::Vector, S::Vector)>| {
+            while vectors.len() < count {
+                vectors.push((on.vector()?, on.vector()?));
+            }
+            Ok(())
+        };
+        if let Again::Twice { vectors } = &mut self.again {
+            fill(vectors)?;
+        }
+        fill(&mut self.vectors)
     }
 
     /// Returns the number of cycles on this level for one visit of the level above.
@@ -161,74 +192,99 @@ impl<S: Coarsen> Coarse<S> {
         if matches!(self.again, Again::Once) { 1 } else { 2 }
     }
 
-    /// Computes x ≈ A⁻¹ b.
-    fn solve(&mut self, levels: &[Level<S>], work: &mut [Work<S>], turned: bool) -> Result<()> {
-        let Self { b, x, again } = self;
+    /// Returns x of the first systems.
+    fn solutions(&self, count: usize) -> ArrayVec<&S::Vector, MOST_COLUMNS> {
+        self.vectors[..count].iter().map(|(_, x)| x).collect()
+    }
+
+    /// Returns b of the first systems.
+    fn sides(&mut self, count: usize) -> ArrayVec<&mut S::Vector, MOST_COLUMNS> {
+        self.vectors[..count].iter_mut().map(|(b, _)| b).collect()
+    }
+
+    /// Computes x ≈ A⁻¹ b for the first systems.
+    fn solve(&mut self, levels: &[Level<S>], work: &mut [Work<S>], turned: bool, count: usize) -> Result<()> {
+        let Self { vectors, again } = self;
+        let mut pairs = pairs(&mut vectors[..count]);
         match again {
-            Again::Once => cycle(levels, work, turned, b, x),
-            Again::Twice { r, d, scalars } => two_cycles(levels, work, turned, b, x, r, d, scalars),
+            Again::Once => cycle(levels, work, turned, &mut pairs),
+            Again::Twice { vectors } => two_cycles(levels, work, turned, &mut pairs, &mut vectors[..count]),
             Again::Krylov { .. } if turned => Err(no_transpose("amg with cycle=k")),
-            Again::Krylov { r, d, v, w, scalars, symmetric } => {
-                two_steps(levels, work, b, x, [r, d, v, w], scalars, *symmetric)
-            }
+            Again::Krylov { r, d, v, w, scalars, symmetric } => pairs.iter_mut().try_for_each(|(b, x)| {
+                two_steps(levels, work, b, x, [&mut *r, &mut *d, &mut *v, &mut *w], scalars, *symmetric)
+            }),
         }
     }
 }
 
-/// Computes x ← B b: smoothing from zero, a coarse correction, smoothing. With `turned` it computes x ← Bᵀ b.
+/// Computes x ← B b for each b and x: smoothing from zero, a coarse correction, smoothing. With `turned` it
+/// computes x ← Bᵀ b.
 pub(super) fn cycle<S: Coarsen>(
     levels: &[Level<S>],
     work: &mut [Work<S>],
     turned: bool,
-    b: &S::Vector,
-    x: &mut S::Vector,
+    pairs: &mut [Pair<S::Vector>],
 ) -> Result<()> {
     let (Some((level, coarser)), Some((own, below))) = (levels.split_first(), work.split_first_mut()) else {
         return Err(Error::Internal("the cycle went below the last level".into()));
     };
-    let (on, room) = (&level.space, &mut own.room);
+    let (on, count) = (&level.space, pairs.len());
+    let lanes = pairs.iter_mut().zip(&mut own.rooms).map(|((b, x), room)| Lane { b: *b, x: &mut **x, room });
+    let lanes = &mut *lanes.collect::<ArrayVec<Lane<S>, MOST_COLUMNS>>();
     let Some((transfer, coarse)) = level.transfers(turned).zip(own.coarse.as_mut()) else {
-        return level.solve(turned, b, x, room);
+        return level.solve(turned, lanes);
     };
-    let Some(smoother) = &level.smoother else {
-        transfer.restrict(on, b, &mut coarse.b)?;
-        coarse.solve(coarser, below, turned)?;
-        return transfer.prolong(on, &coarse.x, x);
+    let smoother = level.smoother.as_ref();
+    let [before, after] = smoother.map_or([false; 2], |smoother| smoother.sides(turned));
+    let (Some(smoother), true) = (smoother, before) else {
+        {
+            let (b, mut x): Ends<S::Vector> = lanes.iter_mut().map(|l| (l.b, &mut *l.x)).unzip();
+            transfer.restrict(on, &b, &mut coarse.sides(count))?;
+            coarse.solve(coarser, below, turned, count)?;
+            transfer.prolong(on, &coarse.solutions(count), &mut x)?;
+        }
+        return match smoother {
+            Some(smoother) => smoother.improve(on, &level.side(turned)?, lanes),
+            None => Ok(()),
+        };
     };
     let a = &level.side(turned)?;
-    let [before, after] = smoother.sides(turned);
-    if !before {
-        transfer.restrict(on, b, &mut coarse.b)?;
-        coarse.solve(coarser, below, turned)?;
-        transfer.prolong(on, &coarse.x, x)?;
-        return smoother.improve(on, a, b, x, room);
-    }
-    smoother.begin(on, a, b, x, room)?;
+    smoother.begin(on, a, lanes)?;
     // b_c = R (b − A x)
-    level.residual(turned, b, x, &mut room.q, &mut room.scalars)?;
-    transfer.restrict(on, &room.q, &mut coarse.b)?;
-    coarse.solve(coarser, below, turned)?;
+    level.residual(turned, lanes)?;
+    {
+        let r: ArrayVec<_, MOST_COLUMNS> = lanes.iter().map(|lane| &lane.room.q).collect();
+        transfer.restrict(on, &r, &mut coarse.sides(count))?;
+    }
+    coarse.solve(coarser, below, turned, count)?;
     // x ← x + P x_c
-    transfer.correct(on, &coarse.x, x, room)?;
-    if after { smoother.improve(on, a, b, x, room) } else { Ok(()) }
+    transfer.correct(on, &coarse.solutions(count), lanes)?;
+    if after { smoother.improve(on, a, lanes) } else { Ok(()) }
 }
 
-/// Computes x ← B b + B (b − A B b).
+/// Computes x ← B b + B (b − A B b) for each b and x.
 fn two_cycles<S: Coarsen>(
     levels: &[Level<S>],
     work: &mut [Work<S>],
     turned: bool,
-    b: &S::Vector,
-    x: &mut S::Vector,
-    r: &mut S::Vector,
-    d: &mut S::Vector,
-    scalars: &mut S::Scalars,
+    systems: &mut [Pair<S::Vector>],
+    vectors: &mut [(S::Vector, S::Vector)],
 ) -> Result<()> {
-    let level = &levels[0];
-    cycle(levels, work, turned, b, x)?;
-    level.residual(turned, b, x, r, scalars)?;
-    cycle(levels, work, turned, r, d)?;
-    level.space.sweep(add, scalars, [], [d], [x], [])
+    let (level, on) = (&levels[0], &levels[0].space);
+    cycle(levels, work, turned, systems)?;
+    {
+        // r = b − A x goes from the workspace of the level, which the next cycle uses, to r.
+        let rooms = &mut work[0].rooms;
+        let lanes =
+            systems.iter_mut().zip(&mut *rooms).map(|((b, x), room)| Lane { b: *b, x: &mut **x, room });
+        level.residual(turned, &mut lanes.collect::<ArrayVec<Lane<S>, MOST_COLUMNS>>())?;
+        rooms.iter_mut().zip(&mut *vectors).for_each(|(room, (r, _))| std::mem::swap(&mut room.q, r));
+    }
+    cycle(levels, work, turned, &mut pairs(vectors))?;
+    for (((_, x), room), (_, d)) in systems.iter_mut().zip(&mut work[0].rooms).zip(&*vectors) {
+        on.sweep(add, &mut room.scalars, [], [d], [&mut **x], [])?;
+    }
+    Ok(())
 }
 
 /// Makes two steps of flexible CG or GCR: computes the x in span{B b, B r} that minimises the error in the
@@ -244,7 +300,7 @@ fn two_steps<S: Coarsen>(
 ) -> Result<()> {
     let (level, on) = (&levels[0], &levels[0].space);
     // Compute c = B b and v = A c. x holds c.
-    cycle(levels, work, false, b, x)?;
+    cycle(levels, work, false, &mut [(b, &mut *x)])?;
     level.multiply(x, v)?;
     match symmetric {
         true => sweep(on, cycle_energy, scalars, [x, v, b], [])?,
@@ -253,7 +309,7 @@ fn two_steps<S: Coarsen>(
     step(on, take_first, scalars)?;
     sweep(on, cycle_left_over, scalars, [b, v], [&mut *r])?;
     // Compute d = B r and w = A d.
-    cycle(levels, work, false, r, d)?;
+    cycle(levels, work, false, &mut [(&*r, &mut *d)])?;
     level.multiply(d, w)?;
     match symmetric {
         true => sweep(on, cycle_energy_of_both, scalars, [d, v, w, r], [])?,

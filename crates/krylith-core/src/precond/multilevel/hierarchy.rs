@@ -13,14 +13,16 @@ use super::level::{Coarser, Finest, Level};
 use super::parts::{operator, owned, supported};
 use super::ranks::{self, Next};
 use super::side::Side;
-use super::smoother::{LevelWorkspace, Smoother, Smoothing};
+use super::smoother::{Lane, LevelWorkspace, Smoother, Smoothing};
 use super::{Coarsen, MultilevelOptions, NearNull};
 use crate::comm::agree;
 use crate::halo::OwnRows;
 use crate::interrupt;
 use crate::operator::{LinearOperator, TermValues, Terms, fresh_key, joined_key, no_transpose};
 use crate::profile::{self, SetupPart};
+use crate::space::MOST_COLUMNS;
 use crate::{Error, Result};
+use arrayvec::ArrayVec;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -122,7 +124,7 @@ impl<S: Coarsen> Multilevel<S> {
                 Coarse::new(&below.space, options.cycle, depth + 1, below.inverse.is_some(), symmetric)
             });
             Ok(Work {
-                room: LevelWorkspace::new(&level.space, level.smoother.as_ref())?,
+                rooms: vec![LevelWorkspace::new(&level.space, level.smoother.as_ref())?],
                 coarse: coarse.transpose()?,
             })
         });
@@ -336,7 +338,8 @@ fn relaxed<S: Coarsen>(
     for v in &mut vectors {
         on.write(v, &mut x)?;
         for _ in 0..options.relax {
-            smoother.improve(on, &Side::forward(&a), &zero, &mut x, &mut room)?;
+            let lane = Lane { b: &zero, x: &mut x, room: &mut room };
+            smoother.improve(on, &Side::forward(&a), &mut [lane])?;
         }
         on.read(&x, v)?;
     }
@@ -345,7 +348,28 @@ fn relaxed<S: Coarsen>(
 
 impl<S: Coarsen> LinearOperator<S> for Multilevel<S> {
     fn apply(&self, _: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
-        cycle(&self.levels, &mut self.work.borrow_mut(), false, x, y)
+        cycle(&self.levels, &mut self.work.borrow_mut(), false, &mut [(x, y)])
+    }
+    fn prepare_columns(&self, _: &S, count: usize) -> Result<()> {
+        let mut work = self.work.borrow_mut();
+        for (depth, level) in self.levels.iter().enumerate() {
+            let Work { rooms, coarse } = &mut work[depth];
+            while rooms.len() < count {
+                rooms.push(LevelWorkspace::new(&level.space, level.smoother.as_ref())?);
+            }
+            if let (Some(coarse), Some(below)) = (coarse, self.levels.get(depth + 1)) {
+                coarse.widen(&below.space, count)?;
+            }
+        }
+        Ok(())
+    }
+    fn apply_columns(&self, _: &S, x: &[&S::Vector], y: &mut [&mut S::Vector]) -> Result<()> {
+        let mut work = self.work.borrow_mut();
+        let at_once = work[0].rooms.len().min(MOST_COLUMNS);
+        x.chunks(at_once).zip(y.chunks_mut(at_once)).try_for_each(|(x, y)| {
+            let mut pairs: ArrayVec<_, MOST_COLUMNS> = x.iter().zip(y).map(|(x, y)| (*x, &mut **y)).collect();
+            cycle(&self.levels, &mut work, false, &mut pairs)
+        })
     }
     fn has_transpose(&self) -> bool {
         let air = self.options.coarsening.kind.is_air();
@@ -353,7 +377,7 @@ impl<S: Coarsen> LinearOperator<S> for Multilevel<S> {
         self.options.cycle != Cycle::K && !(air && shared())
     }
     fn apply_transpose(&self, _: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
-        cycle(&self.levels, &mut self.work.borrow_mut(), true, x, y)
+        cycle(&self.levels, &mut self.work.borrow_mut(), true, &mut [(x, y)])
     }
     /// A cycle cannot be recorded if the last level is solved on the host.
     fn recordable(&self) -> bool {

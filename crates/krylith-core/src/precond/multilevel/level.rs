@@ -4,7 +4,7 @@ use super::coarsest::Inverse;
 use super::parts::{cut_for, filter, operator, own_part};
 
 use super::side::TurnedLevel;
-use super::smoother::{Fused, LevelWorkspace, Smoother, Smoothing};
+use super::smoother::{Ends, Fused, Lane, Passes, Smoother, Smoothing};
 use super::transfers::Transfers;
 use super::{Coarsen, MultilevelOptions, NearNull, STALLED, Transfer};
 use crate::halo::OwnRows;
@@ -206,39 +206,35 @@ impl<S: Coarsen> Level<S> {
         self.operator()?.apply(&self.space, x, y)
     }
 
-    /// Computes r ← b − A x, or with Aᵀ.
-    pub(super) fn residual(
-        &self,
-        turned: bool,
-        b: &S::Vector,
-        x: &S::Vector,
-        r: &mut S::Vector,
-        scalars: &mut S::Scalars,
-    ) -> Result<()> {
+    /// Computes q ← b − A x in the workspace of each lane, or with Aᵀ.
+    pub(super) fn residual(&self, turned: bool, lanes: &mut [Lane<S>]) -> Result<()> {
         let (on, a) = (&self.space, self.side(turned)?);
         if on.fuses(a.product()) {
-            return on.fused(a.product(), x, Fused::LeftOver { b, r });
+            let mut passes = Passes::<S>::new();
+            for Lane { b, x, room } in lanes {
+                passes.push((&**x, Fused::LeftOver { b: *b, r: &mut room.q }));
+            }
+            return on.fused_together(a.product(), passes);
         }
-        a.apply(on, x, r)?;
-        on.sweep(residual, scalars, [], [b], [r], [])
+        a.multiply(on, lanes, |lane| (&*lane.x, &mut lane.room.q))?;
+        lanes.iter_mut().try_for_each(|Lane { b, room, .. }| {
+            on.sweep(residual, &mut room.scalars, [], [b], [&mut room.q], [])
+        })
     }
 
     /// Computes x ≈ A⁻¹ b on the last level, or x ≈ A⁻ᵀ b.
-    pub(super) fn solve(
-        &self,
-        turned: bool,
-        b: &S::Vector,
-        x: &mut S::Vector,
-        room: &mut LevelWorkspace<S>,
-    ) -> Result<()> {
+    pub(super) fn solve(&self, turned: bool, lanes: &mut [Lane<S>]) -> Result<()> {
         let on = &self.space;
         match (&self.inverse, &self.smoother) {
-            (Some(inverse), _) => inverse.apply(on, turned, b, x),
+            (Some(inverse), _) => {
+                let (b, mut x): Ends<S::Vector> = lanes.iter_mut().map(|l| (l.b, &mut *l.x)).unzip();
+                inverse.apply(on, turned, &b, &mut x)
+            }
             (None, Some(smoother)) => {
                 let a = &self.side(turned)?;
-                smoother.begin(on, a, b, x, room)?;
-                (1..SMOOTHED).try_for_each(|_| smoother.improve(on, a, b, x, room))?;
-                smoother.end(on, a, b, x, room)
+                smoother.begin(on, a, lanes)?;
+                (1..SMOOTHED).try_for_each(|_| smoother.improve(on, a, lanes))?;
+                smoother.end(on, a, lanes)
             }
             (None, None) => {
                 Err(Error::Internal("the last level has neither an inverse nor a smoother".into()))

@@ -43,7 +43,7 @@ pub(crate) use near_null::RigidModes;
 pub use near_null::{NearNull, NearNullTransfer, Nodal};
 pub use options::MultilevelOptions;
 pub use ranks::{Neighbourhood, Places};
-pub use smoother::{Direction, Fused, Smoothing};
+pub use smoother::{Direction, Fused, Passes, Smoothing};
 
 use super::{BlockDiagonal, SubdomainFactors};
 use crate::Result;
@@ -414,6 +414,13 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     /// A device or a product that does not support it; see [`fuses`](Self::fuses).
     fn fused(&self, _product: &Self::Product, _x: &Self::Vector, _pass: Fused<Self>) -> Result<()> {
         Err(crate::Error::Internal("the product cannot fuse a smoother step".into()))
+    }
+    /// Makes such passes with several x, all of one kind, reading the matrix once if the device can.
+    ///
+    /// # Errors
+    /// As [`fused`](Self::fused).
+    fn fused_together(&self, product: &Self::Product, passes: Passes<'_, Self>) -> Result<()> {
+        passes.into_iter().try_for_each(|(x, pass)| self.fused(product, x, pass))
     }
     /// Returns the inverses of the diagonal blocks of Σ Cₜ⊗Aₜ, of order b·s. Each scalar row's ℓ1 norm
     /// outside that block is first added to its diagonal entry, with the sign of that entry (ℓ1-Jacobi;

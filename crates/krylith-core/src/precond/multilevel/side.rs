@@ -6,6 +6,7 @@
 
 use super::level::Level;
 use super::parts::operator;
+use super::smoother::{Ends, Lane};
 use super::transfers::Transfers;
 use super::{Coarsen, MultilevelOptions, Transfer};
 use crate::Result;
@@ -30,6 +31,19 @@ pub(super) struct TurnedLevel<S: Coarsen> {
     pub transfer: Option<Transfers<S>>,
 }
 
+/// Applies an operator to a single vector as such, and to several together.
+pub(super) fn together<S: Coarsen>(
+    a: &(impl LinearOperator<S> + ?Sized),
+    on: &S,
+    x: &[&S::Vector],
+    y: &mut [&mut S::Vector],
+) -> Result<()> {
+    match (x, y) {
+        ([x], [y]) => a.apply(on, x, y),
+        (x, y) => a.apply_columns(on, x, y),
+    }
+}
+
 impl<'a, S: Coarsen> Side<'a, S> {
     /// Wraps the operator of a level.
     pub fn forward(a: &'a RefCell<PointBlock<S>>) -> Self {
@@ -41,14 +55,30 @@ impl<'a, S: Coarsen> Side<'a, S> {
         self.a.product()
     }
 
-    /// Computes y ← A x, or y ← Aᵀ x.
-    pub fn apply(&self, on: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
-        self.a.apply(on, x, y)
+    /// Computes y ← A x, or y ← Aᵀ x, for two vectors of each lane.
+    pub fn multiply<'l, 'r>(
+        &self,
+        on: &S,
+        lanes: &'l mut [Lane<'r, S>],
+        ends: impl FnMut(&'l mut Lane<'r, S>) -> (&'l S::Vector, &'l mut S::Vector),
+    ) -> Result<()> {
+        let (x, mut y): Ends<S::Vector> = lanes.iter_mut().map(ends).unzip();
+        together(&*self.a, on, &x, &mut y)
     }
 
-    /// Solves with the factors, or with their transposes.
-    pub fn factors(&self, on: &S, factors: &Ildu<S>, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
-        if self.turned { factors.apply_transpose(on, x, y) } else { factors.apply(on, x, y) }
+    /// Solves with the factors, or with their transposes, for two vectors of each lane.
+    pub fn factors<'l, 'r>(
+        &self,
+        on: &S,
+        factors: &Ildu<S>,
+        lanes: &'l mut [Lane<'r, S>],
+        ends: impl FnMut(&'l mut Lane<'r, S>) -> (&'l S::Vector, &'l mut S::Vector),
+    ) -> Result<()> {
+        let (x, mut y): Ends<S::Vector> = lanes.iter_mut().map(ends).unzip();
+        match self.turned {
+            true => x.iter().zip(&mut y).try_for_each(|(x, y)| factors.apply_transpose(on, x, y)),
+            false => together(factors, on, &x, &mut y),
+        }
     }
 }
 

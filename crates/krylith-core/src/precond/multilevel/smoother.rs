@@ -27,8 +27,9 @@ use super::side::Side;
 use crate::operator::{LinearOperator, Terms};
 use crate::partition::Subdomains;
 use crate::precond::{BlockJacobi, Ildu, IlduOptions};
-use crate::space::{FLAGS, Precision};
+use crate::space::{FLAGS, MOST_COLUMNS, Precision, Space};
 use crate::{Error, Result, sweeps};
+use arrayvec::ArrayVec;
 use steps::{Diagonal, all_steps, first_steps, solve, step};
 
 sweeps! {
@@ -173,6 +174,10 @@ pub enum Fused<'a, S: Coarsen> {
     },
 }
 
+/// Passes of one kind, each with its x.
+#[doc(hidden)]
+pub type Passes<'a, S> = ArrayVec<(&'a <S as Space>::Vector, Fused<'a, S>), MOST_COLUMNS>;
+
 /// The vector that holds the last direction of a polynomial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[doc(hidden)]
@@ -229,6 +234,16 @@ impl<S: Coarsen> LevelWorkspace<S> {
         Ok(Self { q: on.vector()?, r: on.vector()?, p, scalars })
     }
 }
+
+/// One of several systems with the matrix of a level: b, x, and the workspace of its smoother.
+pub(super) struct Lane<'a, S: Coarsen> {
+    pub b: &'a S::Vector,
+    pub x: &'a mut S::Vector,
+    pub room: &'a mut LevelWorkspace<S>,
+}
+
+/// A vector to read and another one to write, of each lane.
+pub(super) type Ends<'a, V> = (ArrayVec<&'a V, MOST_COLUMNS>, ArrayVec<&'a mut V, MOST_COLUMNS>);
 
 /// Returns the slots of the coefficients of step k.
 fn slots(k: usize) -> [usize; 2] {
@@ -302,65 +317,52 @@ impl<S: Coarsen> Smoother<S> {
     }
 
     /// Computes x ← M b, on the last level in any case.
-    pub fn begin(
-        &self,
-        on: &S,
-        a: &Side<S>,
-        b: &S::Vector,
-        x: &mut S::Vector,
-        room: &mut LevelWorkspace<S>,
-    ) -> Result<()> {
+    pub fn begin(&self, on: &S, a: &Side<S>, lanes: &mut [Lane<S>]) -> Result<()> {
         match self {
             Smoother::Factors { factors, sweeps } => {
-                a.factors(on, factors, b, x)?;
-                (1..*sweeps).try_for_each(|_| solve(on, factors, a, b, x, room))
+                a.factors(on, factors, lanes, |lane| (lane.b, &mut *lane.x))?;
+                (1..*sweeps).try_for_each(|_| solve(on, factors, a, lanes))
             }
             Smoother::Ffc { fine, .. } if !a.turned => {
                 let [_, c] = slots(0);
-                on.sweep(smooth_first, &mut room.scalars, [c], [fine, b], [&mut *x], [])?;
-                self.improve(on, a, b, x, room)
+                for lane in &mut *lanes {
+                    let Lane { b, x, room } = lane;
+                    on.sweep(smooth_first, &mut room.scalars, [c], [fine, b], [&mut **x], [])?;
+                }
+                self.improve(on, a, lanes)
             }
             Smoother::Ffc { fine, coarse, steps } => {
-                first_steps(on, &|k| [coarse, fine, fine][k % FFC], steps, a, b, x, room)
+                first_steps(on, &|k| [coarse, fine, fine][k % FFC], steps, a, lanes)
             }
-            Smoother::Polynomial { scalar: Some(d), steps, .. } => {
-                first_steps(on, &|_| d, steps, a, b, x, room)
-            }
+            Smoother::Polynomial { scalar: Some(d), steps, .. } => first_steps(on, &|_| d, steps, a, lanes),
             Smoother::Polynomial { blocks, scalar: None, steps } => {
                 let [_, c] = slots(0);
-                on.multiply_blocks(blocks, a.turned, b, x)?;
-                if steps[0][1] != 1.0 {
-                    on.sweep(smooth_scale, &mut room.scalars, [c], [], [&mut *x], [])?;
+                for Lane { b, x, room } in &mut *lanes {
+                    on.multiply_blocks(blocks, a.turned, b, x)?;
+                    if steps[0][1] != 1.0 {
+                        on.sweep(smooth_scale, &mut room.scalars, [c], [], [&mut **x], [])?;
+                    }
                 }
                 let d = Diagonal::Blocks(blocks);
-                (1..steps.len()).try_for_each(|k| step(on, &d, steps, (k, true), a, b, x, room))
+                (1..steps.len()).try_for_each(|k| step(on, &d, steps, (k, true), a, lanes))
             }
         }
     }
 
     /// Computes x ← x + M (b − A x).
-    pub fn improve(
-        &self,
-        on: &S,
-        a: &Side<S>,
-        b: &S::Vector,
-        x: &mut S::Vector,
-        room: &mut LevelWorkspace<S>,
-    ) -> Result<()> {
+    pub fn improve(&self, on: &S, a: &Side<S>, lanes: &mut [Lane<S>]) -> Result<()> {
         match self {
             Smoother::Factors { factors, sweeps } => {
-                (0..*sweeps).try_for_each(|_| solve(on, factors, a, b, x, room))
+                (0..*sweeps).try_for_each(|_| solve(on, factors, a, lanes))
             }
             Smoother::Ffc { fine, coarse, steps } => {
                 // The transpose makes the steps in reverse order.
                 let order = if a.turned { [coarse, fine, fine] } else { [fine, fine, coarse] };
-                all_steps(on, &|k| order[k % FFC], steps, a, b, x, room)
+                all_steps(on, &|k| order[k % FFC], steps, a, lanes)
             }
-            Smoother::Polynomial { scalar: Some(d), steps, .. } => {
-                all_steps(on, &|_| d, steps, a, b, x, room)
-            }
+            Smoother::Polynomial { scalar: Some(d), steps, .. } => all_steps(on, &|_| d, steps, a, lanes),
             Smoother::Polynomial { blocks, scalar: None, steps } => {
-                let step = |k| step(on, &Diagonal::Blocks(blocks), steps, (k, false), a, b, x, room);
+                let step = |k| step(on, &Diagonal::Blocks(blocks), steps, (k, false), a, lanes);
                 (0..steps.len()).try_for_each(step)
             }
         }
@@ -368,17 +370,10 @@ impl<S: Coarsen> Smoother<S> {
 
     /// Computes x ← x + D⁻¹ (b − A x) for fine points, with which the last level begins; the transpose ends
     /// with it.
-    pub fn end(
-        &self,
-        on: &S,
-        a: &Side<S>,
-        b: &S::Vector,
-        x: &mut S::Vector,
-        room: &mut LevelWorkspace<S>,
-    ) -> Result<()> {
+    pub fn end(&self, on: &S, a: &Side<S>, lanes: &mut [Lane<S>]) -> Result<()> {
         match self {
             Smoother::Ffc { fine, steps, .. } if a.turned => {
-                step(on, &Diagonal::Scalar(fine), steps, (0, false), a, b, x, room)
+                step(on, &Diagonal::Scalar(fine), steps, (0, false), a, lanes)
             }
             _ => Ok(()),
         }

@@ -1,13 +1,15 @@
 //! P and R between two levels, as operators that cycles apply.
 
 use super::ranks::{Joint, Route};
-use super::smoother::LevelWorkspace;
+use super::side::together;
+use super::smoother::Lane;
 use super::{Coarsen, Nodal, Transfer};
 use crate::Result;
 use crate::matrix::{Bsr, Dense};
 use crate::operator::{Format, LinearOperator, PointBlock, Terms, joined_key};
 use crate::precond::compose::add;
-use crate::space::Precision;
+use crate::space::{MOST_COLUMNS, Precision};
+use arrayvec::ArrayVec;
 use rayon::prelude::*;
 use std::borrow::Cow;
 
@@ -83,49 +85,59 @@ impl<S: Coarsen> Transfers<S> {
         self.joint.as_ref().and_then(Joint::route)
     }
 
-    /// Computes b_c ← R r.
-    pub fn restrict(&self, on: &S, r: &S::Vector, coarse: &mut S::Vector) -> Result<()> {
-        if let Some(route) = self.route() {
-            return route.restrict(on, r, coarse);
-        }
-        match &self.products {
-            Some([_, restriction]) => restriction.apply(on, r, coarse),
-            None => on.interpolate(&self.matrices.restriction, self.order, r, coarse, false),
-        }
-    }
-
-    /// Computes x ← P x_c.
-    pub fn prolong(&self, on: &S, coarse: &S::Vector, x: &mut S::Vector) -> Result<()> {
-        if let Some(route) = self.route() {
-            return route.prolong(on, coarse, x);
-        }
-        match &self.products {
-            Some([prolongation, _]) => prolongation.apply(on, coarse, x),
-            None => on.interpolate(&self.matrices.prolongation, self.order, coarse, x, false),
-        }
-    }
-
-    /// Computes x ← x + P x_c.
-    pub fn correct(
-        &self,
-        on: &S,
-        coarse: &S::Vector,
-        x: &mut S::Vector,
-        room: &mut LevelWorkspace<S>,
-    ) -> Result<()> {
+    /// Computes b_c ← R r for several vectors.
+    pub fn restrict(&self, on: &S, r: &[&S::Vector], coarse: &mut [&mut S::Vector]) -> Result<()> {
+        let mut each = r.iter().zip(&mut *coarse);
         match (&self.products, self.route()) {
-            (Some([prolongation, _]), _) => prolongation.apply(on, coarse, &mut room.q)?,
+            (_, Some(route)) => each.try_for_each(|(r, coarse)| route.restrict(on, r, coarse)),
+            (Some([_, restriction]), None) => together(restriction, on, r, coarse),
+            (None, None) => each.try_for_each(|(r, coarse)| {
+                on.interpolate(&self.matrices.restriction, self.order, r, coarse, false)
+            }),
+        }
+    }
+
+    /// Computes x ← P x_c for several vectors.
+    pub fn prolong(&self, on: &S, coarse: &[&S::Vector], x: &mut [&mut S::Vector]) -> Result<()> {
+        let mut each = coarse.iter().zip(&mut *x);
+        match (&self.products, self.route()) {
+            (_, Some(route)) => each.try_for_each(|(coarse, x)| route.prolong(on, coarse, x)),
+            (Some([prolongation, _]), None) => together(prolongation, on, coarse, x),
+            (None, None) => each.try_for_each(|(coarse, x)| {
+                on.interpolate(&self.matrices.prolongation, self.order, coarse, x, false)
+            }),
+        }
+    }
+
+    /// Computes x ← x + P x_c in each lane.
+    pub fn correct(&self, on: &S, coarse: &[&S::Vector], lanes: &mut [Lane<S>]) -> Result<()> {
+        match (&self.products, self.route()) {
+            (Some([prolongation, _]), _) => {
+                let mut to: ArrayVec<_, MOST_COLUMNS> =
+                    lanes.iter_mut().map(|lane| &mut lane.room.q).collect();
+                together(prolongation, on, coarse, &mut to)?;
+            }
             (None, Some(route)) => {
-                if route.correct(on, coarse, x)? {
+                let mut added = false;
+                for (coarse, lane) in coarse.iter().zip(&mut *lanes) {
+                    added = route.correct(on, coarse, lane.x)?;
+                    if !added {
+                        route.prolong(on, coarse, &mut lane.room.q)?;
+                    }
+                }
+                if added {
                     return Ok(());
                 }
-                route.prolong(on, coarse, &mut room.q)?;
             }
             (None, None) => {
-                return on.interpolate(&self.matrices.prolongation, self.order, coarse, x, true);
+                return coarse.iter().zip(lanes).try_for_each(|(coarse, lane)| {
+                    on.interpolate(&self.matrices.prolongation, self.order, coarse, lane.x, true)
+                });
             }
         }
-        on.sweep(add, &mut room.scalars, [], [&room.q], [x], [])
+        lanes
+            .iter_mut()
+            .try_for_each(|Lane { x, room, .. }| on.sweep(add, &mut room.scalars, [], [&room.q], [x], []))
     }
 
     /// Returns the fewest bytes that one application of P and one of R can move.

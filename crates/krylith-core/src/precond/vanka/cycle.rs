@@ -85,7 +85,7 @@ impl<S: Coarsen + PatchProducts + 'static> VankaCycle<S> {
     /// Computes y ← M x on a level.
     fn descend(&self, depth: usize, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         let Some(level) = self.levels.get(depth) else {
-            return self.coarsest.1.apply(&self.coarsest.0, false, x, y);
+            return self.coarsest.1.apply(&self.coarsest.0, false, &[x], &mut [y]);
         };
         let (work, on) = (&mut *level.work.borrow_mut(), &level.space);
         let below = self.levels.get(depth + 1).map_or(&self.coarsest.0, |below| &below.space);

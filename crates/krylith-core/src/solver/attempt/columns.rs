@@ -102,6 +102,9 @@ impl<S: SolverSpace> Rank<S> {
         }
         self.together = None;
         let space = Columns::new(self.space.among(self.space.len())?, count)?;
+        if let Some(p) = self.current.as_ref().and_then(|current| current.p.as_ref()) {
+            p.prepare_columns(&self.space, count)?;
+        }
         let (method, b, x) = (spec.build_columns(&space)?, space.vector()?, space.vector()?);
         self.together = Some(TogetherOn { space, method, spec, b, x, solved: Vec::new(), attempt: 0 });
         Ok(())

@@ -5,8 +5,8 @@ use super::super::launch::{Address, At, Entry, Of, Reals, Set, kernels};
 use super::super::smooth::Smooth;
 use super::super::specialisations::{define, value};
 use super::detect::Ghosts;
-use super::{MOST_DIAGONALS, Sums};
-use crate::space::Precision;
+use super::{Columns, MOST_DIAGONALS, Sums};
+use crate::space::{MOST_COLUMNS, Precision};
 
 /// Distances of diagonals from the main diagonal; only the first ones are used.
 type Offsets = [i32; MOST_DIAGONALS];
@@ -20,6 +20,10 @@ kernels! {
     fn dia_smooth = "dia_product" | "dia_march" (
         halt: At<i32>, rows: u32, count: i32, offsets: Offsets, values: Reals, stride: i64, x: At<f64>,
         y: At<f64>, coefficient: At<f64>, items: i32, steps: i32, to: Sums, exchange: Address, of: Smooth,
+    );
+    fn dia_columns(
+        halt: At<i32>, rows: u32, count: i32, offsets: Offsets, values: Reals, stride: i64, on: Columns,
+        width: i32, coefficient: At<f64>,
     );
     fn dia_ghosts | "dia_ghosts_xy" | "dia_ghosts_xxxy" (
         halt: At<i32>, on: Ghosts, ghosts: At<f64>, x: At<f64>, y: At<f64>, coefficient: At<f64>, to: Sums,
@@ -166,6 +170,17 @@ pub(in crate::device::cuda) fn dia_that_smooths(
     dia_smooth.named(name, defines)
 }
 
+/// Returns the kernel of several vectors: of products, or of residuals and smoother steps, where `smooths` is
+/// 1, or 2 for steps from zero.
+pub(in crate::device::cuda) fn dia_of_columns(shape: &DiaShape, smooths: usize) -> Of<dia_columns> {
+    let mut defines = defines(shape, 1);
+    defines.extend([define("COLUMNS", 1), define("MOST_COLUMNS", MOST_COLUMNS)]);
+    if smooths > 0 {
+        defines.push(define("SMOOTH", smooths));
+    }
+    dia_columns.with(defines)
+}
+
 /// Returns a kernel of `dia_detect.cu`.
 pub(in crate::device::cuda) fn dia_detect<K: Entry>(entry: K) -> Of<K> {
     entry.with(vec![define("THREADS", DiaShape::THREADS)])
@@ -178,7 +193,12 @@ fn all_kernels(set: Set) -> Vec<Kernel> {
     let shapes = set.choose(DiaShape::all(), seven);
     let plain = shapes.iter().map(|shape| dia(shape, dia_product).into());
     // `all` also contains mappings that are not exact.
-    plain.chain(shapes.iter().filter(|shape| shape.smooths()).flat_map(both_that_smooth)).collect()
+    let smooth = shapes.iter().filter(|shape| shape.smooths());
+    let columns = shapes.iter().flat_map(|shape| {
+        let most = if shape.smooths() { 2 } else { 0 };
+        (0..=most).map(|smooths| dia_of_columns(shape, smooths).into())
+    });
+    plain.chain(smooth.flat_map(both_that_smooth)).chain(columns).collect()
 }
 
 /// Returns the kernels with and without a step from zero.

@@ -10,6 +10,7 @@
 // - AHEAD: 1 if the registers suffice to load a row's numbers one step before they are used.
 // - THREADS, and CTAS (resident, limited by registers).
 // - SMOOTH, if defined: rows turn their numbers into a residual or a smoother step; 2: from zero.
+// - COLUMNS, if defined: the module has dia_columns alone, a product with several vectors.
 //
 // Bytes moved at least: 8 per stored number (4 in f32), and for each row 8 of x and 8 of y. For seven
 // diagonals in f64: 72 per row, symmetric 48.
@@ -37,6 +38,9 @@ constexpr int RUN = 1, PAIR = 1, PIECES = RUN / PAIR;
 #include "halo.cuh"
 #include "smooth.cuh"
 #include "twofold.cuh"
+#ifndef MOST_COLUMNS
+#define MOST_COLUMNS 16
+#endif
 
 typedef long long i64;
 
@@ -294,9 +298,66 @@ __device__ __forceinline__ void multiply(const int* halt, const unsigned rows, c
          Exchange* exchange SMOOTH_ARGUMENT) {                                                                                                                          \
         multiply<dots, march>(halt, rows, count, offsets, values, stride, x, y, coefficient, items, steps, to, exchange SMOOTH_PASSED);                 \
     }
+#ifndef COLUMNS
 PRODUCT(dia_product, 0, false)
 PRODUCT(dia_march, 0, true)
-#ifndef SMOOTH
+#endif
+#ifdef COLUMNS
+// The products with several vectors, or their residuals or smoother steps; `of[w].x` is vector w. A thread
+// keeps the values of its row in registers.
+// Bytes moved at least: 8 per stored number and, for each row and vector, those of a product without values.
+struct Columns {
+    Smooth of[MOST_COLUMNS];
+    double* y[MOST_COLUMNS];
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+dia_columns(const int* halt, const unsigned rows, const int count, const Offsets offsets, const VALUE* __restrict__ values, const i64 stride,
+            const Columns on, const int width, const double* __restrict__ coefficient) {
+    if (halt && *halt) return;
+    const double c = *coefficient;
+    for (unsigned i = blockIdx.x * THREADS + threadIdx.x; i < rows; i += gridDim.x * THREADS) {
+        double upper[COUNT];
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) upper[k] = EXACT || k < count ? number(values, k * stride + i) : 0.0;
+#if SYMMETRIC
+        double lower[COUNT];
+#pragma unroll
+        for (int k = 1; k < COUNT; ++k) {
+            const unsigned j = i - (unsigned)offsets.at[k];
+            lower[k] = (EXACT || k < count) && j < rows ? number(values, k * stride + j) : 0.0;
+        }
+#endif
+        for (int w = 0; w < width; ++w) {
+            const Smooth& of = on.of[w];
+            double* const y = on.y[w];
+            const double* const x = of.x;
+            const Numbers at = NUMBERS;
+            OWN(i);
+            double sum = 0.0;
+#if SYMMETRIC
+#pragma unroll
+            for (int k = COUNT - 1; k > 0; --k) {
+                const unsigned j = i - (unsigned)offsets.at[k];
+                if ((EXACT || k < count) && j < rows) sum = fma(lower[k], at(j), sum);
+            }
+            sum = fma(upper[0], at(i), sum);
+            constexpr int FIRST = 1;
+#else
+            constexpr int FIRST = 0;
+#endif
+#pragma unroll
+            for (int k = FIRST; k < COUNT; ++k) {
+                const unsigned j = i + (unsigned)offsets.at[k];
+                if ((EXACT || k < count) && j < rows) sum = fma(upper[k], at(j), sum);
+            }
+            sum *= c;
+            STORE(i, sum);
+        }
+    }
+}
+#endif
+#if !defined(SMOOTH) && !defined(COLUMNS)
 PRODUCT(dia_product_xy, 1, false)
 PRODUCT(dia_product_xxxy, 2, false)
 PRODUCT(dia_march_xy, 1, true)

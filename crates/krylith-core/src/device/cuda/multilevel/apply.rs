@@ -9,8 +9,10 @@ use super::super::product::CudaProduct;
 use super::super::smooth::Smooth;
 use crate::matrix::Bsr;
 use crate::operator::check_lengths;
-use crate::precond::{Direction, Fused};
+use crate::precond::{Direction, Fused, Passes};
+use crate::space::MOST_COLUMNS;
 use crate::{Error, Result};
+use arrayvec::ArrayVec;
 use std::sync::Arc;
 
 kernels! {
@@ -50,8 +52,8 @@ impl CudaProduct {
 }
 
 impl Cuda {
-    /// Computes the result of `pass` from A x.
-    pub(super) fn smooth(&self, a: &CudaProduct, x: &Buffer<f64>, pass: Fused<Self>) -> Result<()> {
+    /// Returns the arguments of a pass, and the address of its result.
+    fn arguments(&self, a: &CudaProduct, x: &Buffer<f64>, pass: Fused<Self>) -> Result<(Smooth, u64)> {
         let (of, to) = match pass {
             Fused::Added { y } => (Smooth { b: y.pointer(), keeps: 1, ..Smooth::default() }, y),
             Fused::LeftOver { b, r } => {
@@ -88,11 +90,31 @@ impl Cuda {
             }
         };
         check_lengths(a.block_rows, a.block_columns, x.len(), to.len())?;
-        let of = Smooth { x: x.pointer(), ..of };
+        Ok((Smooth { x: x.pointer(), ..of }, to.pointer()))
+    }
+
+    /// Computes the results of passes of one kind, each from its A x.
+    pub(super) fn smooth_together(&self, a: &CudaProduct, passes: Passes<'_, Self>) -> Result<()> {
+        let dia = a.dia.as_ref().filter(|_| a.exchange.is_none());
+        let Some(dia) = dia.filter(|dia| dia.smooths() && passes.len() > 1) else {
+            return passes.into_iter().try_for_each(|(x, pass)| self.smooth(a, x, pass));
+        };
+        let (mut of, mut to) = (ArrayVec::<_, MOST_COLUMNS>::new(), ArrayVec::<_, MOST_COLUMNS>::new());
+        for (x, pass) in passes {
+            let (one, result) = self.arguments(a, x, pass)?;
+            of.push(one);
+            to.push(result);
+        }
+        dia.multiply_columns(self, true, &of, &to)
+    }
+
+    /// Computes the result of `pass` from A x.
+    pub(super) fn smooth(&self, a: &CudaProduct, x: &Buffer<f64>, pass: Fused<Self>) -> Result<()> {
+        let (of, to) = self.arguments(a, x, pass)?;
         match (&a.dia, &a.csr, a.csr_halo.as_ref().zip(a.exchange.as_ref())) {
-            (Some(dia), ..) => dia.smooth(self, of, to.pointer(), a.exchange.as_ref()),
-            (None, Some(csr), _) => csr.smooth(self, of, to.pointer()),
-            (None, None, Some((csr, exchange))) => csr.smooth(self, of, to.pointer(), exchange),
+            (Some(dia), ..) => dia.smooth(self, of, to, a.exchange.as_ref()),
+            (None, Some(csr), _) => csr.smooth(self, of, to),
+            (None, None, Some((csr, exchange))) => csr.smooth(self, of, to, exchange),
             (None, None, None) => Err(Error::Internal("a tiled product cannot make a smoother step".into())),
         }
     }

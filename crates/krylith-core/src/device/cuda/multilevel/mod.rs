@@ -31,7 +31,7 @@ use crate::precond::multilevel::ranks;
 use crate::precond::multilevel::{
     NearNull, NearNullTransfer, Neighbourhood, OwnProlongation, Places, RowsOfMatrix, host,
 };
-use crate::precond::{BlockDiagonal, Coarsen, CoarsenKind, Coarsening, Fused, Transfer};
+use crate::precond::{BlockDiagonal, Coarsen, CoarsenKind, Coarsening, Fused, Passes, Transfer};
 use crate::space::Precision;
 use crate::threads::Pool;
 use crate::{Error, Result};
@@ -326,6 +326,9 @@ impl Coarsen for Cuda {
     }
     fn fused(&self, product: &CudaProduct, x: &Buffer<f64>, pass: Fused<Self>) -> Result<()> {
         self.smooth(product, x, pass)
+    }
+    fn fused_together(&self, product: &CudaProduct, passes: Passes<'_, Self>) -> Result<()> {
+        self.smooth_together(product, passes)
     }
     fn interpolate(
         &self,

@@ -3,9 +3,9 @@
 use super::super::Coarsen;
 use super::super::side::Side;
 use super::{
-    Direction, Fused, LevelWorkspace, slots, smooth_alone, smooth_blocks_alone, smooth_blocks_next,
-    smooth_blocks_second, smooth_blocks_start, smooth_first, smooth_last, smooth_next, smooth_second,
-    smooth_start,
+    Direction, Fused, Lane, LevelWorkspace, Passes, slots, smooth_alone, smooth_blocks_alone,
+    smooth_blocks_next, smooth_blocks_second, smooth_blocks_start, smooth_first, smooth_last, smooth_next,
+    smooth_second, smooth_start,
 };
 use crate::Result;
 use crate::precond::Ildu;
@@ -33,18 +33,20 @@ fn fused_steps<'a, S: Coarsen>(
     (from, from_zero): (usize, bool),
     first: Option<usize>,
     a: &Side<S>,
-    b: &S::Vector,
-    x: &mut S::Vector,
-    room: &mut LevelWorkspace<S>,
+    lanes: &mut [Lane<S>],
 ) -> Result<()> {
-    let LevelWorkspace { r, p, scalars, .. } = room;
     for k in from..steps.len() {
         let (last, keeps) = directions(steps, k, from_zero);
-        let (x, to) = if (steps.len() - k) % 2 == 1 { (&*r, &mut *x) } else { (&*x, &mut *r) };
-        let p = p.as_mut().filter(|_| keeps || last == Direction::P);
         let first = first.filter(|_| k == from);
-        let pass = Fused::Step { d: d(k), b, p, keeps, last, scalars, at: slots(k), first, to };
-        on.fused(a.product(), x, pass)?;
+        let mut passes = Passes::<S>::new();
+        for Lane { b, x, room } in &mut *lanes {
+            let LevelWorkspace { r, p, scalars, .. } = &mut **room;
+            let (x, to) = if (steps.len() - k) % 2 == 1 { (&*r, &mut **x) } else { (&**x, &mut *r) };
+            let p = p.as_mut().filter(|_| keeps || last == Direction::P);
+            let pass = Fused::Step { d: d(k), b: *b, p, keeps, last, scalars, at: slots(k), first, to };
+            passes.push((x, pass));
+        }
+        on.fused_together(a.product(), passes)?;
     }
     Ok(())
 }
@@ -55,23 +57,23 @@ pub(super) fn first_steps<'a, S: Coarsen>(
     d: &dyn Fn(usize) -> &'a S::Vector,
     steps: &[[f64; 2]],
     a: &Side<S>,
-    b: &S::Vector,
-    x: &mut S::Vector,
-    room: &mut LevelWorkspace<S>,
+    lanes: &mut [Lane<S>],
 ) -> Result<()> {
     let ([_, c], fuses) = (slots(0), on.fuses(a.product()));
     // A pass that makes two steps has one diagonal for both.
     let same = steps.len() > 1 && std::ptr::eq(d(0), d(1));
     if fuses && same && on.fuses_from_zero(a.product()) {
-        return fused_steps(on, d, steps, (1, true), Some(c), a, b, x, room);
+        return fused_steps(on, d, steps, (1, true), Some(c), a, lanes);
     }
     // Fused steps alternate between two vectors, and the last one must write to x.
-    let first = if !fuses || steps.len() % 2 == 1 { &mut *x } else { &mut room.r };
-    on.sweep(smooth_first, &mut room.scalars, [c], [d(0), b], [first], [])?;
-    if fuses {
-        return fused_steps(on, d, steps, (1, true), None, a, b, x, room);
+    for Lane { b, x, room } in &mut *lanes {
+        let first = if !fuses || steps.len() % 2 == 1 { &mut **x } else { &mut room.r };
+        on.sweep(smooth_first, &mut room.scalars, [c], [d(0), b], [first], [])?;
     }
-    (1..steps.len()).try_for_each(|k| step(on, &Diagonal::Scalar(d(k)), steps, (k, true), a, b, x, room))
+    if fuses {
+        return fused_steps(on, d, steps, (1, true), None, a, lanes);
+    }
+    (1..steps.len()).try_for_each(|k| step(on, &Diagonal::Scalar(d(k)), steps, (k, true), a, lanes))
 }
 
 /// Makes all steps of a smoother of scalar nodes; step k uses the diagonal `d(k)`.
@@ -80,17 +82,15 @@ pub(super) fn all_steps<'a, S: Coarsen>(
     d: &dyn Fn(usize) -> &'a S::Vector,
     steps: &[[f64; 2]],
     a: &Side<S>,
-    b: &S::Vector,
-    x: &mut S::Vector,
-    room: &mut LevelWorkspace<S>,
+    lanes: &mut [Lane<S>],
 ) -> Result<()> {
     let fuses = on.fuses(a.product());
     // Fused steps alternate between two vectors. If their number is odd, the first step works in place.
     let plain = if fuses { steps.len() % 2 } else { steps.len() };
     for k in 0..plain {
-        step(on, &Diagonal::Scalar(d(k)), steps, (k, false), a, b, x, room)?;
+        step(on, &Diagonal::Scalar(d(k)), steps, (k, false), a, lanes)?;
     }
-    if fuses { fused_steps(on, d, steps, (plain, false), None, a, b, x, room) } else { Ok(()) }
+    if fuses { fused_steps(on, d, steps, (plain, false), None, a, lanes) } else { Ok(()) }
 }
 
 /// D⁻¹ as one vector for scalar nodes, or as blocks.
@@ -106,20 +106,32 @@ pub(super) fn step<S: Coarsen>(
     steps: &[[f64; 2]],
     (k, from_zero): (usize, bool),
     a: &Side<S>,
-    b: &S::Vector,
-    x: &mut S::Vector,
-    room: &mut LevelWorkspace<S>,
+    lanes: &mut [Lane<S>],
 ) -> Result<()> {
-    let LevelWorkspace { q, r, p, scalars } = room;
+    a.multiply(on, lanes, |lane| (&*lane.x, &mut lane.room.q))?;
+    lanes.iter_mut().try_for_each(|lane| pass(on, d, steps, (k, from_zero), a.turned, lane))
+}
+
+/// Makes the vector pass of step k, for which `q` holds A x.
+fn pass<S: Coarsen>(
+    on: &S,
+    d: &Diagonal<S>,
+    steps: &[[f64; 2]],
+    (k, from_zero): (usize, bool),
+    turned: bool,
+    lane: &mut Lane<S>,
+) -> Result<()> {
+    let Lane { b, x, room } = lane;
+    let LevelWorkspace { q, r, p, scalars } = &mut **room;
+    let x = &mut **x;
     let ([at_a, at_c], last) = (slots(k), k + 1 == steps.len());
-    a.apply(on, x, q)?;
     let (direction, keeps) = directions(steps, k, from_zero);
     let takes = direction != Direction::None;
     let d = match d {
         Diagonal::Scalar(d) => d,
         Diagonal::Blocks(blocks) => {
             on.sweep(residual, scalars, [], [b], [&mut *q], [])?;
-            on.multiply_blocks(blocks, a.turned, q, r)?;
+            on.multiply_blocks(blocks, turned, q, r)?;
             return match p.as_mut().filter(|_| keeps || takes) {
                 None => on.sweep(smooth_blocks_alone, scalars, [at_c], [r], [x], []),
                 Some(p) if !takes => on.sweep(smooth_blocks_start, scalars, [at_c], [r], [p, x], []),
@@ -142,17 +154,14 @@ pub(super) fn step<S: Coarsen>(
 }
 
 /// Computes x ← x + (LDU)⁻¹ (b − A x).
-pub(super) fn solve<S: Coarsen>(
-    on: &S,
-    factors: &Ildu<S>,
-    a: &Side<S>,
-    b: &S::Vector,
-    x: &mut S::Vector,
-    room: &mut LevelWorkspace<S>,
-) -> Result<()> {
-    let LevelWorkspace { q, r, scalars, .. } = room;
-    a.apply(on, x, q)?;
-    on.sweep(residual, scalars, [], [b], [&mut *q], [])?;
-    a.factors(on, factors, q, r)?;
-    on.sweep(add, scalars, [], [r], [x], [])
+pub(super) fn solve<S: Coarsen>(on: &S, factors: &Ildu<S>, a: &Side<S>, lanes: &mut [Lane<S>]) -> Result<()> {
+    a.multiply(on, lanes, |lane| (&*lane.x, &mut lane.room.q))?;
+    for Lane { b, room, .. } in &mut *lanes {
+        on.sweep(residual, &mut room.scalars, [], [b], [&mut room.q], [])?;
+    }
+    a.factors(on, factors, lanes, |lane| (&lane.room.q, &mut lane.room.r))?;
+    for Lane { x, room, .. } in lanes {
+        on.sweep(add, &mut room.scalars, [], [&room.r], [x], [])?;
+    }
+    Ok(())
 }
