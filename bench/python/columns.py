@@ -1,45 +1,106 @@
-"""Four right-hand sides on a GPU: seconds of successive solves, and of one solve of the system I ⊗ A.
+"""Times of 1, 4 and 16 right-hand sides that are solved together, beside the same ones solved one after the other.
 
-    python3 columns.py [FILE.json]
+Usage: python bench/python/columns.py [--device cpu|cuda] [--nodes 64] [--threads N] [--out rows.json]
+
+Systems: Poisson's equation with 7 points and upwind convection and diffusion on a cube of nodes³ nodes, and the
+convection with three coupled unknowns at (nodes/1.4)³ nodes. Right-hand sides are random, so all need about the same
+number of iterations. On a CPU, times are CPU seconds of the process; on a GPU, those of the wall, with b on the GPU.
+A row has the seconds of one column, of k columns together and one after the other, least of three, and the ratio of
+bytes that bounds the gain: (matrix + k vectors)/(matrix + one vector) of a product.
 """
+
+import argparse
 import json
-import sys
-import warnings
+import time
 
 import numpy as np
-from compare import load
+import scipy.sparse as sp
+from transposed import coupled, cube
 
 import krylith
 
-COLUMNS = 4
+CASES = [
+    ("poisson", "cg", "jacobi"),
+    ("poisson", "cg", "amg"),
+    ("convection", "bicgstab", "ildu"),
+    ("convection", "gmres", "amg"),
+    ("three", "bicgstab", "jacobi"),
+    ("three", "bicgstab", "ildu"),
+]
 
 
-def least_of_three(solver, B):
-    """Seconds of solves, iterations as a mean over columns, and whether all converged."""
-    best = float("inf")
-    for _ in range(3):
-        solution = solver.solve(B)
-        parts = solution.columns or (solution,)
-        best = min(best, sum(part.seconds.solve for part in parts))
-    return best, sum(part.iterations for part in parts) / len(parts), solution.converged
+def poisson(m: int) -> sp.csr_array:
+    """Return the seven-point Laplacian on m³ nodes."""
+    eye, line = sp.eye_array(m), sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(m, m))
+    return sp.csr_array(
+        sp.kron(sp.kron(line, eye), eye) + sp.kron(sp.kron(eye, line), eye) + sp.kron(sp.kron(eye, eye), line)
+    )
 
 
-def main():
-    warnings.simplefilter("ignore")
+def timed(solve, clock):
+    begin = clock()
+    solution = solve()
+    return clock() - begin, solution
+
+
+def least(solve, clock):
+    return min((timed(solve, clock) for _ in range(3)), key=lambda pair: pair[0])
+
+
+def rows_of(name: str, A, method: str, precond: str, device: str, options: dict) -> list[dict]:
+    B = np.random.default_rng(0).standard_normal((A.shape[0], 16))
+    clock = time.process_time if device == "cpu" else time.perf_counter
+    given = {"method": method, "precond": precond, "device": device, "rtol": 1e-8} | options
+    solver = krylith.Solver(A, **given)
+    on = np
+    if device == "cuda":
+        import cupy as on
+
+        B = on.asarray(B)
+    ones = [least(lambda k=k: solver.solve(B[:, k]), clock) for k in range(16)]
+    rows, matrix = [], 12 * A.nnz
+    for k in (1, 4, 16):
+        b = on.ascontiguousarray(B[:, :k])
+        first = timed(lambda b=b: solver.solve(b), clock)[0]
+        seconds, solution = least(lambda b=b: solver.solve(b), clock)
+        x = solution.x if device == "cpu" else solution.x.get()
+        residual = np.linalg.norm(B[:, :k].get() - A @ x if device == "cuda" else b - A @ x, axis=0)
+        residual /= np.linalg.norm(np.asarray(B[:, :k].get() if device == "cuda" else b), axis=0)
+        one, alone = ones[0][0], sum(seconds for seconds, _ in ones[:k])
+        columns = solution.columns or (solution,)
+        rows.append({
+            "system": name, "rows": A.shape[0], "method": method, "precond": precond, "columns": k, "first": first,
+            "seconds": seconds, "one": one, "one_after_the_other": alone, "times_one": seconds / one,
+            "gain": alone / seconds, "bytes": (matrix + 16 * k * A.shape[0]) / (matrix + 16 * A.shape[0]),
+            "iterations": [column.iterations for column in columns],
+            "iterations_alone": [solution.iterations for _, solution in ones[:k]],
+            "residual": float(residual.max()), "outcomes": sorted({column.outcome for column in columns}),
+        })  # fmt: skip
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--nodes", type=int, default=64)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--out")
+    given = parser.parse_args()
+    options = {} if given.threads is None else {"threads": given.threads}
+    made = {"poisson": poisson(given.nodes), "convection": cube(given.nodes), "three": coupled(int(given.nodes / 1.4))}
     rows = []
-    for name in ("laplace 60³", "laplace 128³", "convection 80³", "reaction 50³, 4 fields"):
-        A = load(name)
-        B = np.random.default_rng(3).standard_normal((A.shape[0], COLUMNS))
-        for method in ("cg", "bicgstab") if name.startswith("laplace") else ("bicgstab",):
-            options = {"method": method, "precond": "jacobi", "device": "cuda", "rtol": 1e-6}
-            one, none = np.eye(COLUMNS), np.zeros((COLUMNS, COLUMNS))
-            turn = least_of_three(krylith.Solver(A, **options), B)
-            together = least_of_three(krylith.Solver(krylith.KroneckerSum(one, A, none, A, 0.0), **options), B)
-            rows.append({"system": name, "method": method, "in turn": turn, "together": together})
-            print(f"{name}, {method}: {1e3 * turn[0]:.1f} ms in turn, {1e3 * together[0]:.1f} together", flush=True)
-    if len(sys.argv) > 1:
-        with open(sys.argv[1], "w") as file:
-            json.dump(rows, file, indent=1)
+    for name, method, precond in CASES:
+        for row in rows_of(name, made[name], method, precond, given.device, options):
+            rows.append(row)
+            assert row["residual"] <= 1.01e-8, row
+            print(
+                "{system:10} {method:8} {precond:6} {columns:2} columns: {seconds:8.4f} s, {times_one:5.2f} times one (bytes "
+                "{bytes:5.2f}), {gain:4.2f} times as fast as one after the other; iterations {iterations[0]}, alone "
+                "{iterations_alone[0]}".format(**row), flush=True
+            )  # fmt: skip
+    if given.out:
+        with open(given.out, "w") as file:
+            json.dump({"versions": {"krylith": krylith.__version__, "numpy": np.__version__}, "rows": rows}, file, indent=1)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,9 @@ mod common;
 mod conformance;
 mod gpus;
 
-use conformance::lender::Application;
-use conformance::memory::Lender;
 use conformance::{BICGSTABS, bicgstab_with, solve_with};
 use conformance::{cpr, csr, fields, fields_ranks, near_null, singular, solver, stages, transposed, vanka};
+use conformance::{lender::Application, memory::Lender};
 use gpus::*;
 use krylith_core::device::cpu::Cpu;
 use krylith_core::device::cuda::{Cuda, Device, Transport, devices};
@@ -247,6 +246,7 @@ fn main() {
         first!(fields::saddle_points_are_solved),
         first!(vanka::local_systems_match_dense_algebra),
         test("transposed", |_| on_gpus(transposed::all), false),
+        test("columns", |_| on_gpus(conformance::columns::all), false),
         first!(stages::stages_match_dense_algebra),
         first!(stages::stages_of_stokes_are_solved),
         first!(stages::splits_of_stages_match_dense_algebra),

@@ -120,6 +120,36 @@ impl Solver {
         Ok((Solution { solution, options, lines: self.lines.clone() }, raised))
     }
 
+    /// Solves for several right-hand sides, stored one after the other, with the initial guesses x, and
+    /// overwrites x. Returns their solutions, and the exception of a signal.
+    #[pyo3(signature = (b, x, rtol=None, atol=None, max_iters=None, transpose=false))]
+    fn solve_columns(
+        &self,
+        py: Python<'_>,
+        b: Lent<'_>,
+        mut x: LentMut<'_>,
+        rtol: Option<f64>,
+        atol: Option<f64>,
+        max_iters: Option<usize>,
+        transpose: bool,
+    ) -> PyResult<(Vec<Solution>, Option<PyErr>)> {
+        self.check()?;
+        let (b, x) = (b.array()?, x.array()?);
+        let options = self.options_of(rtol, atol, max_iters)?;
+        let (solutions, raised) = detached(py, || {
+            let mut solver = lock(&self.solver);
+            let unknowns = solver.problem().unknowns();
+            solver.set_stop(options.stop_of(unknowns));
+            self.cancel.reset();
+            self.raised.take();
+            let solutions = solver.request(b, x).transposed(transpose).columns()?;
+            Ok((solutions, self.raised.take()))
+        })?;
+        let lines = &self.lines;
+        let named = |solution| Solution { solution, options: options.clone(), lines: lines.clone() };
+        Ok((solutions.into_iter().map(named).collect(), raised))
+    }
+
     /// Solves A x = b as [`solve`](Self::solve) does, on the host and with a function that applies P⁻¹.
     #[pyo3(signature = (p, b, x, rtol=None, atol=None, max_iters=None, callback=None))]
     fn solve_with(

@@ -216,6 +216,13 @@ def copy_of(array: Any) -> Any:
     return array.clone() if is_torch(array) else array.copy()
 
 
+def stacked(arrays: list[Any]) -> Any:
+    """Return flat arrays of one library and device as the rows of an array."""
+    first = arrays[0]
+    module: Any = np if type(first) is np.ndarray else __import__(type(first).__module__.partition(".")[0])
+    return module.stack(arrays)
+
+
 def held(array: Any) -> Any:
     """Return numbers as a NumPy array, or their place on a GPU with their array."""
     array = float64(array)

@@ -122,6 +122,15 @@ class Solver:
         callback: Callable[[int, float], Any] | None = None,
         transpose: bool = False,
     ) -> tuple[Solution, BaseException | None]: ...
+    def solve_columns(
+        self,
+        b: Any,
+        x: Any,
+        rtol: float | None = None,
+        atol: float | None = None,
+        max_iters: int | None = None,
+        transpose: bool = False,
+    ) -> tuple[list[Solution], BaseException | None]: ...
     def solve_with(
         self,
         p: Callable[[np.ndarray], np.ndarray],

@@ -13,6 +13,7 @@ from krylith import _native
 from krylith._arrays import (
     apart, as_complex, empty_like, is_complex, is_torch, lend, numbers_of, on_device, receiver, zeros_like,
 )  # fmt: skip
+from krylith._columns import solve_together
 from krylith._comm import any_rank, rank_of
 from krylith._complex import Form, conjugate, conjugated, dtype_of, form_of, real_vectors, reals, restored
 from krylith._errors import Interrupted, InvalidInput, NewPattern, interrupts
@@ -361,6 +362,11 @@ class Solver(Operator):
         if x0 is not None and tuple(x0.shape) != tuple(b.shape):
             raise InvalidInput(f"x0 has shape {tuple(x0.shape)}; expected the shape of b, {tuple(b.shape)}")
         x = _result(b, out, "b")
+        *_, callback, _ = how
+        halves = is_complex(b) and self.dtype.kind != "c"
+        if callback is None and self._function is None and not halves and self.shape[0] > 0:
+            solutions = solve_together(self, b, x0, how, x)
+            return Solution(x if out is None else out, _worst(solutions)._native, tuple(solutions))
         solutions = []
         for k in range(b.shape[-1]):
             guess = None if x0 is None else x0[..., k]

@@ -259,6 +259,9 @@ impl<S: SubdomainFactors> LinearOperator<S> for Ildu<S> {
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         self.apply_at(space, Stride::ALL, x, y)
     }
+    fn apply_columns(&self, space: &S, x: &[&S::Vector], y: &mut [&mut S::Vector]) -> Result<()> {
+        self.factors.solve_columns(space, Stride::ALL, false, x, y)
+    }
     fn has_transpose(&self) -> bool {
         true
     }

@@ -81,6 +81,23 @@ pub trait IncompleteFactors<S: Space>: Sized {
         x: &S::Vector,
         y: &mut S::Vector,
     ) -> Result<()>;
+    /// Computes the same for several vectors, reading the factors once if the device can.
+    ///
+    /// # Errors
+    /// As [`solve`](Self::solve).
+    fn solve_columns(
+        &self,
+        space: &S,
+        how: Self::Solve,
+        transposed: bool,
+        x: &[&S::Vector],
+        y: &mut [&mut S::Vector],
+    ) -> Result<()>
+    where
+        Self::Solve: Copy,
+    {
+        x.iter().zip(y).try_for_each(|(x, y)| self.solve(space, how, transposed, x, y))
+    }
     /// Returns the bytes that one application must move at least.
     fn bytes(&self, how: Self::Solve) -> u64;
 }

@@ -24,8 +24,9 @@ use crate::interrupt::Lookout;
 use crate::operator::{TermValues, Terms, check_lengths, not_prepared};
 use crate::partition::Subdomains;
 use crate::precond::{FactorQuality, IncompleteFactors, Pivots, Plan, Stride, SubdomainFactors};
-use crate::space::Precision;
+use crate::space::{MOST_COLUMNS, Precision};
 use crate::threads::Disjoint;
+use arrayvec::ArrayVec;
 use factorize::Scratch;
 use layout::{Layout, Next, Slice};
 use solve::Share;
@@ -270,6 +271,33 @@ impl IncompleteFactors<Cpu> for CpuFactors {
             let vector = &mut free(&f.work, piece).vector;
             Share { plan: &f.plan, of, subdomains: f.pieces[piece].clone(), at, x, y: &y }.solve(vector);
         });
+        Ok(())
+    }
+
+    /// Solves in one subdomain for all vectors, while its factors are in the caches, and then in the next.
+    fn solve_columns(
+        &self,
+        space: &Cpu,
+        at: Stride,
+        transposed: bool,
+        x: &[&Vec<f64>],
+        y: &mut [&mut Vec<f64>],
+    ) -> Result<()> {
+        let f = self;
+        let of = if transposed { f.transposed.as_ref().ok_or_else(not_prepared)? } else { &f.forward };
+        let n = f.plan.block_rows * f.plan.order * at.step;
+        x.iter().zip(y.iter()).try_for_each(|(x, y)| check_lengths(n, n, x.len(), y.len()))?;
+        for (x, y) in x.chunks(MOST_COLUMNS).zip(y.chunks_mut(MOST_COLUMNS)) {
+            let y: ArrayVec<Disjoint<f64>, MOST_COLUMNS> = y.iter_mut().map(|y| Disjoint::new(y)).collect();
+            space.pool().run(f.pieces.len(), |piece| {
+                let vector = &mut free(&f.work, piece).vector;
+                for p in f.pieces[piece].clone() {
+                    for (x, y) in x.iter().zip(&y) {
+                        Share { plan: &f.plan, of, subdomains: p..p + 1, at, x, y }.solve(vector);
+                    }
+                }
+            });
+        }
         Ok(())
     }
 
