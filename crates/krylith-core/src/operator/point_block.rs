@@ -250,6 +250,11 @@ pub trait PointBlockSum: Space {
     ) -> Result<()> {
         x.iter().zip(y).try_for_each(|(x, y)| self.multiply(product, x, y))
     }
+    /// Returns true if [`multiply_columns`](Self::multiply_columns) costs less than one product after the
+    /// other.
+    fn gains_by_columns(&self, _product: &Self::Product) -> bool {
+        true
+    }
     /// Computes the same, with sums in the same pass if the kernel of this product supports it; see
     /// [`LinearOperator::apply_with_dots`].
     fn multiply_with_dots(

@@ -26,7 +26,7 @@ pub struct Columns<S: Space> {
     /// Bit k: the guard of column k is known to be raised.
     halted: Cell<u32>,
     guarded: Cell<bool>,
-    /// Places of columns of a basis while an operator writes to them.
+    /// Places for the columns of a basis while an operator writes to them, once there is a basis.
     lent: RefCell<Vec<S::Vector>>,
 }
 
@@ -187,6 +187,11 @@ impl<S: Space> Space for Columns<S> {
         (0..self.width).map(|_| self.space.vector()).collect()
     }
     fn basis(&self, columns: usize, precision: Precision) -> Result<Self::Basis> {
+        // Nothing may be allocated while work is recorded.
+        let mut lent = self.lent.borrow_mut();
+        while lent.len() < self.width {
+            lent.push(self.space.vector()?);
+        }
         (0..self.width).map(|_| self.space.basis(columns, precision)).collect()
     }
     fn write(&self, host: &[f64], to: &mut Self::Vector) -> Result<()> {
@@ -273,9 +278,6 @@ impl<S: Space> Space for Columns<S> {
         write: impl FnOnce(&mut Self::Vector) -> Result<()>,
     ) -> Result<()> {
         let mut lent = self.lent.take();
-        while lent.len() < self.width {
-            lent.push(self.space.vector()?);
-        }
         let mut write = Some(write);
         let done = lend(&self.space, v, k, &mut lent, 0, &mut |columns| {
             write.take().map_or(Ok(()), |write| write(columns))

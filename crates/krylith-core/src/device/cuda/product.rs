@@ -145,6 +145,10 @@ impl PointBlockSum for Cuda {
         Ok(())
     }
 
+    fn gains_by_columns(&self, p: &CudaProduct) -> bool {
+        p.dia.is_some() && p.exchange.is_none()
+    }
+
     fn multiply_columns(
         &self,
         p: &CudaProduct,

@@ -41,7 +41,7 @@ struct Solved {
 
 impl<S: SolverSpace> Rank<S> {
     /// Returns how many right-hand sides the current attempt can solve together: as many as fit in memory, or
-    /// 1 if it must solve them one after the other. Collective.
+    /// 1 if it must solve them one after the other, or gains nothing by more. Collective.
     pub(super) fn most_columns(&self) -> Result<usize> {
         let fits = |spec: MethodSpec| {
             let (basis, vectors) = spec.memory(self.space.len() as u64);
@@ -49,7 +49,8 @@ impl<S: SolverSpace> Rank<S> {
             let room = self.room.map_or(f64::INFINITY, |room| SHARE * room as f64);
             (room / (basis + vectors).max(1) as f64).min(MOST_COLUMNS as f64) as usize
         };
-        let plain = self.passes.is_none() && self.diagnosis.out_of_range().is_whole();
+        let gains = self.space.gains_by_columns(self.a.borrow().product());
+        let plain = gains && self.passes.is_none() && self.diagnosis.out_of_range().is_whole();
         let own = match &self.current {
             Some(Current { is_whole: false, .. }) if plain => fits(self.fallbacks[self.next_attempt].method),
             _ => 1,
