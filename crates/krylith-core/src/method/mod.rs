@@ -19,7 +19,7 @@ pub use cbcg::{Cbcg, CbcgBasis, CbcgOptions};
 pub use cg::{Cg, CgForm, CgOptions};
 pub use gmres::{Gmres, GmresOptions, Orthogonalization};
 pub use krylov::Krylov;
-pub(crate) use krylov::LIMIT;
+pub(crate) use krylov::{LIMIT, keep};
 pub use minres::Minres;
 pub use spec::{MethodName, MethodSpec};
 pub use work::Work;

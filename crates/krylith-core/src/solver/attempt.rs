@@ -3,6 +3,7 @@
 
 mod adjoint;
 mod engine;
+mod functions;
 mod inconsistent;
 mod one;
 mod share;
@@ -110,6 +111,8 @@ pub(super) struct Rank<S: SolverSpace> {
     /// What solves with Aᵀ, once there was such a solve, and true if values have changed since.
     adjoint: Option<Adjoint<S>>,
     is_adjoint_stale: bool,
+    /// What solves with functions of the caller keep.
+    functions: functions::Kept<S>,
 }
 
 impl<S: SolverSpace> Rank<S> {
@@ -215,6 +218,7 @@ impl<S: SolverSpace> Rank<S> {
             comm: comm.clone(),
             adjoint: None,
             is_adjoint_stale: false,
+            functions: Default::default(),
         };
         rank.climb(local, 0, None)?;
         match rank.current {

@@ -287,6 +287,7 @@ impl<S: SolverSpace> Rank<S> {
             lost: false,
             adjoint: None,
             is_adjoint_stale: false,
+            functions: Default::default(),
         })
     }
 
