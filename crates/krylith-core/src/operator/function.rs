@@ -34,6 +34,7 @@ type OnDevice<'f> = dyn Fn(&DeviceVectors) -> Result<()> + Send + Sync + 'f;
 
 enum Call<'f> {
     Host(Box<OnHost<'f>>),
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only a GPU calls it"))]
     Device(Box<OnDevice<'f>>),
 }
 
