@@ -187,7 +187,7 @@ pub trait NonlinearSystem {
     ///
     /// ```
     /// use krylith::{matrix::Bsr, memory::Numbers, newton::{Newton, NewtonOptions, NonlinearSystem}};
-    /// use krylith_core::operator::FunctionOperator;
+    /// use krylith::operator::FunctionOperator;
     /// /// xᵢ³ + xᵢ + 0.1 Σ xⱼ = 1, preconditioned by the diagonal of its Jacobian.
     /// struct Ring(Bsr);
     /// impl NonlinearSystem for Ring {

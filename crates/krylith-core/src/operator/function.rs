@@ -48,7 +48,7 @@ enum Call<'f> {
 /// A function on the host, with the matrix of its neighbours in x as the preconditioner:
 /// ```
 /// use krylith::{Solver, matrix::Csr};
-/// use krylith_core::operator::FunctionOperator;
+/// use krylith::operator::FunctionOperator;
 /// let n = 50;
 /// let next = |i: u32| (i + 1) % n as u32;
 /// let line = (0..n as u32).flat_map(|i| [(i, i, 2.5), (i, next(i), -1.0), (next(i), i, -1.0)]);
@@ -95,7 +95,7 @@ impl<'f> FunctionOperator<'f> {
     /// Wraps a function of vectors in the memory of a GPU. It serves solves on one GPU.
     ///
     /// ```
-    /// use krylith_core::operator::FunctionOperator;
+    /// use krylith::operator::FunctionOperator;
     /// # fn launch(_: u64, _: u64, _: usize, _: usize) -> krylith::Result<()> { Ok(()) }
     /// let a = FunctionOperator::on_device(|v| launch(v.x, v.y, v.len, v.stream)).capturable(true);
     /// assert!(a.is_on_device());

@@ -76,7 +76,7 @@ pub fn method_of_functions(options: &Options, unknowns: usize) -> Result<MethodS
 /// functions return. Non-convergence is an [`Outcome`](crate::Outcome) of the history, not an error.
 ///
 /// ```
-/// use krylith::solver::solve_functions;
+/// use krylith_core::solver::solve_functions;
 /// // −1 2 −1, stored nowhere; Jacobi.
 /// let mut a = |x: &[f64], y: &mut [f64]| {
 ///     for i in 0..x.len() {
@@ -167,7 +167,7 @@ impl Solver<'_> {
     ///
     /// ```
     /// use krylith::Solver;
-    /// use krylith_core::operator::FunctionOperator;
+    /// use krylith::operator::FunctionOperator;
     /// // −1 2 −1, stored nowhere.
     /// let a = FunctionOperator::on_host(|x, y| {
     ///     let at = |i: usize| x.get(i).unwrap_or(&0.0);

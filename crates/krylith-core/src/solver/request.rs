@@ -94,7 +94,7 @@ impl<'s, 'v> Request<'s, '_, 'v> {
     ///
     /// ```
     /// use krylith::{Solver, matrix::Csr};
-    /// use krylith_core::operator::FunctionOperator;
+    /// use krylith::operator::FunctionOperator;
     /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 4.0)])?;
     /// let mut solver = Solver::new(&a, &"precond=none device=cpu rtol=1e-10".parse()?)?;
     /// let halve = FunctionOperator::on_host(|x, y| Ok(y.iter_mut().zip(x).for_each(|(y, x)| *y = x / 2.0)));
