@@ -101,7 +101,10 @@ pub fn functions_give_what_matrices_give(device: &Arc<Device>) {
                         assert_eq!(solution.outcome(), Outcome::Converged, "{what} {turned}");
                         assert!(solution.history.true_relative_residual <= 1e-10, "{what} {turned}");
                         let found = solution.history.iterations;
-                        assert!(found.abs_diff(expected) <= 2, "{what} {turned}: {found}, {expected}");
+                        assert!(
+                            found.abs_diff(expected) <= 2 + expected / 8,
+                            "{what} {turned}: {found}, {expected}"
+                        );
                         let d = distance(&x, &exact);
                         assert!(d <= 1e-7, "{what} {turned}: {d:e}");
                         let count = calls.load(Relaxed);
@@ -148,7 +151,10 @@ pub fn functions_replace_preconditioners(device: &Arc<Device>) {
                 assert!(solution.converged() && solution.device.kind == "cuda", "{what} {has_matrix}");
                 assert_eq!(solution.precond.name, "function", "{what} {has_matrix}");
                 let found = solution.history.iterations;
-                assert!(found.abs_diff(expected) <= 2, "{what} {has_matrix}: {found}, {expected}");
+                assert!(
+                    found.abs_diff(expected) <= 2 + expected / 8,
+                    "{what} {has_matrix}: {found}, {expected}"
+                );
                 let d = distance(&x, &exact);
                 assert!(d <= 1e-7, "{what} {has_matrix}: {d:e}");
             }

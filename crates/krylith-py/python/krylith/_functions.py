@@ -242,7 +242,7 @@ def _of_jax(function: Callable[..., Any]) -> Callable[..., None]:
 
     def call(x: int, y: int, n: int, gpu: int, stream: int, _: bool) -> None:
         found = function(jax.dlpack.from_dlpack(DeviceVector(x, n, gpu, stream)))
-        if not hasattr(found, "__dlpack__"):
+        if like_of(found) != "jax":
             raise InvalidInput(f"a function returned a {type(found).__name__}; expected an array of jax")
         taken = found.__dlpack__(stream=stream)
         pointer, size = _native.numbers_of(taken, gpu)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from krylith import _native
-from krylith._arrays import copy_of, float64, held, is_complex, lend, like, on_device, remote
+from krylith._arrays import copy_of, float64, held, is_complex, lend, like, on_device, on_host, remote
 from krylith._errors import ConvergenceWarning, InvalidInput
 from krylith._functions import caller, like_of, settle
 from krylith._matrix import new_values, system_of
@@ -84,10 +84,10 @@ def _product(jvp: Callable[[Any, Any], Any], x0: Any) -> Callable[[Any], Callabl
 
     def at(numbers: Any) -> Callable[..., Any]:
         x = like(x0, numbers)
-        if library is not None:
+        if library is not None and type(numbers) is not np.ndarray:
             settle(x)  # the stream of the solver does not wait for that of the copy
             return caller(lambda v: jvp(x, v), library)
-        return lambda v: float64(jvp(x, like(x0, v))).reshape(-1)
+        return lambda v: on_host(float64(jvp(x, like(x0, v)))).reshape(-1)
 
     return at
 
