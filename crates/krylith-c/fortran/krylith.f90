@@ -20,6 +20,7 @@ module krylith
 
     public :: krylith_problem, krylith_solver, krylith_solution, krylith_memory
     public :: krylith_function, krylith_monitor, krylith_solve_functions
+    public :: krylith_apply, krylith_operator, krylith_product
     public :: krylith_newton, krylith_newton_result, krylith_jacobian, krylith_newton_outcome_name
     public :: krylith_newton_converged, krylith_newton_max_steps, krylith_newton_line_search
     public :: krylith_newton_linear_solve, krylith_newton_not_finite, krylith_newton_interrupted
@@ -146,6 +147,11 @@ module krylith
         !> ([monitor, user, stat, errmsg]): a bind(c) function that later solves call with their progress;
         !> without it, no function is called.
         procedure :: set_monitor
+        !> (n [, options, stat, errmsg]): a solver of n unknowns without a matrix, whose A set_operators sets.
+        procedure :: create_without_matrix
+        !> ([a, p, stat, errmsg]): operators that later solves use. a replaces the matrix, which then only
+        !> preconditions, and p replaces P^-1. Without them, there are none.
+        procedure :: set_operators
         !> (x, y [, memory, stat, errmsg]): y = A x.
         procedure :: multiply
         !> (x, y [, memory, stat, errmsg]): y = P^-1 x.
@@ -165,6 +171,18 @@ module krylith
         procedure :: free => solver_free
         procedure, private :: solve_one, solve_columns
         final :: solver_final
+    end type
+
+    !> A linear map as a function of the program, for set_operators.
+    type, bind(c) :: krylith_operator
+        !> c_funloc of a krylith_apply.
+        type(c_funptr) :: apply = c_null_funptr
+        !> The pointer that is passed to the function.
+        type(c_ptr) :: user = c_null_ptr
+        !> Not 0 if the function can apply the transpose.
+        integer(c_int32_t) :: has_transpose = 0
+        !> Not 0 if all work of a function on a GPU is in the stream, and is the same for every x.
+        integer(c_int32_t) :: capturable = 0
     end type
 
     !> The result of a Newton solve.
@@ -200,6 +218,9 @@ module krylith
         !> and overwrites x with the best x found. The monitor receives the number of finished steps and the
         !> norm of F.
         procedure :: solve => newton_solve
+        !> ([product, user, stat, errmsg]): the product with the Jacobian for later solves, whose jacobian then
+        !> only preconditions; without it, the matrix is the Jacobian.
+        procedure :: set_product
         !> Ends the solve that another thread runs.
         procedure :: cancel => newton_cancel
         procedure :: free => newton_free
@@ -218,6 +239,25 @@ module krylith
         end function
         !> Computes the values of the Jacobian at x, in the order in which the matrix was given. Returns 0; any
         !> other number ends the solve.
+        !> Applies an operator to x, or its transpose if `transposed` is not 0, and writes the n numbers of the
+        !> result to y. `memory` is c_null_ptr for addresses of the host. Otherwise it is the address of a
+        !> krylith_memory, and the function puts its work in that stream. Returns 0, as krylith_function.
+        integer(c_int32_t) function krylith_apply(user, n, x, y, transposed, memory) bind(c)
+            import :: c_ptr, c_int64_t, c_int32_t
+            type(c_ptr), value :: user, x, y, memory
+            integer(c_int64_t), value :: n
+            integer(c_int32_t), value :: transposed
+        end function
+
+        !> Writes the product of the Jacobian at x with v to y. Returns 0, as krylith_function.
+        integer(c_int32_t) function krylith_product(user, n, x, v, y) bind(c)
+            import :: c_ptr, c_int64_t, c_double, c_int32_t
+            type(c_ptr), value :: user
+            integer(c_int64_t), value :: n
+            real(c_double), intent(in) :: x(n), v(n)
+            real(c_double), intent(inout) :: y(n)
+        end function
+
         integer(c_int32_t) function krylith_jacobian(user, n, x, entries, values) bind(c)
             import :: c_ptr, c_int64_t, c_double, c_int32_t
             type(c_ptr), value :: user
@@ -699,6 +739,37 @@ contains
         if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 
+    subroutine create_without_matrix(self, n, options, stat, errmsg)
+        class(krylith_solver), intent(inout) :: self
+        integer(c_int64_t), intent(in) :: n
+        character(*), intent(in), optional :: options
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        integer(c_int) :: status
+        character(:), allocatable :: text
+        call self%free()
+        text = ""
+        if (present(options)) text = options
+        self%n = n
+        status = c_without_matrix(n, to_c(text), self%handle)
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
+    end subroutine
+
+    subroutine set_operators(self, a, p, stat, errmsg)
+        class(krylith_solver), intent(in) :: self
+        type(krylith_operator), intent(in), optional, target :: a, p
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        integer(c_int) :: status
+        type(c_ptr) :: map, inverse
+        map = c_null_ptr
+        if (present(a)) map = c_loc(a)
+        inverse = c_null_ptr
+        if (present(p)) inverse = c_loc(p)
+        status = c_set_operators(self%handle, map, inverse)
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
+    end subroutine
+
     subroutine multiply(self, x, y, memory, stat, errmsg)
         class(krylith_solver), intent(in) :: self
         real(c_double), intent(in), target, contiguous :: x(:)
@@ -872,6 +943,20 @@ contains
             result = krylith_newton_result(int(told%outcome), told%steps, told%iterations, told%first_norm, told%norm, &
                 told%target, told%residual_seconds, told%jacobian_seconds, told%setup_seconds, told%solve_seconds)
         end if
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
+    end subroutine
+
+    subroutine set_product(self, product, user, stat, errmsg)
+        class(krylith_newton), intent(in) :: self
+        procedure(krylith_product), optional :: product
+        type(c_ptr), intent(in), optional :: user
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        type(c_funptr) :: call
+        integer(c_int) :: status
+        call = c_null_funptr
+        if (present(product)) call = c_funloc(product)
+        status = c_set_product(self%handle, call, given(user))
         if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 

@@ -213,6 +213,21 @@ module krylith_c
             type(c_ptr), value :: solver, user
             type(c_funptr), value :: monitor
         end function
+        integer(c_int) function c_without_matrix(n, options, solver) bind(c, name="krylith_solver_without_matrix")
+            import :: c_int, c_int64_t, c_char, c_ptr
+            integer(c_int64_t), value :: n
+            character(kind=c_char), intent(in) :: options(*)
+            type(c_ptr), intent(inout) :: solver
+        end function
+        integer(c_int) function c_set_operators(solver, a, p) bind(c, name="krylith_solver_set_operators")
+            import :: c_int, c_ptr
+            type(c_ptr), value :: solver, a, p
+        end function
+        integer(c_int) function c_set_product(newton, product, user) bind(c, name="krylith_newton_set_product")
+            import :: c_int, c_ptr, c_funptr
+            type(c_ptr), value :: newton, user
+            type(c_funptr), value :: product
+        end function
         integer(c_int) function c_multiply(solver, x, y, memory) bind(c, name="krylith_solver_multiply")
             import :: c_int, c_ptr
             type(c_ptr), value :: solver, x, y, memory

@@ -131,6 +131,33 @@ typedef struct {
 /// number ends the solve with the outcome KRYLITH_INTERRUPTED.
 typedef int32_t (*krylith_monitor)(void *user, int64_t iteration, double relative_residual);
 
+/// A callback that computes y ← A x, or y ← Aᵀ x if `transposed` is not 0, for an operator of a solver. Both
+/// vectors have n numbers.
+///
+/// If `memory` is a null pointer, they are on the host. Otherwise they are in the memory of its GPU, and the
+/// callback puts its work in its stream, without a wait. It must not change x. It returns 0; any other number
+/// ends the solve with KRYLITH_CALLBACK. It runs on a thread of the solver while the caller waits.
+typedef int32_t (*krylith_apply)(void *user,
+                                 int64_t n,
+                                 const double *x,
+                                 double *y,
+                                 int32_t transposed,
+                                 const krylith_memory *memory);
+
+/// A linear map that is a callback, for krylith_solver_set_operators.
+typedef struct {
+    /// The callback.
+    krylith_apply apply;
+    /// The first argument of the callback.
+    void *user;
+    /// Not 0 if the callback computes y ← Aᵀ x too.
+    int32_t has_transpose;
+    /// Not 0 if all work of the callback is in the stream, and is the same for every x. It is then recorded
+    /// in a CUDA graph with the rest of the iteration, and not called in each iteration. It must not wait
+    /// for the GPU, and what it uses must live until the operator is replaced.
+    int32_t capturable;
+} krylith_operator;
+
 /// A callback that computes y ← A x or y ← P⁻¹ x and writes the n numbers of y. It returns 0; any other
 /// number ends the solve with KRYLITH_CALLBACK.
 typedef int32_t (*krylith_function)(void *user, int64_t n, const double *x, double *y);
@@ -163,6 +190,11 @@ typedef struct {
     /// Seconds of linear solves.
     double solve_seconds;
 } krylith_newton_result;
+
+/// A callback that computes the product y ← J(x) v with the Jacobian at x, for a Jacobian-free Newton method.
+/// It returns 0; any other number ends the solve with KRYLITH_CALLBACK. It runs on a thread of the solver
+/// while the caller waits.
+typedef int32_t (*krylith_product)(void *user, int64_t n, const double *x, const double *v, double *y);
 
 #ifdef __cplusplus
 extern "C" {
@@ -431,6 +463,19 @@ krylith_status krylith_solver_set_tolerance(krylith_solver *solver,
 /// thread of the solver while the caller waits.
 krylith_status krylith_solver_set_monitor(krylith_solver *solver, krylith_monitor monitor, void *user);
 
+/// Creates a solver of n unknowns without a matrix, whose A is an operator that krylith_solver_set_operators
+/// sets. It solves on the CPU unless the options name a GPU. The options name no preconditioner, and the
+/// default method is GMRES.
+krylith_status krylith_solver_without_matrix(int64_t n, const char *options, krylith_solver **solver);
+
+/// Sets operators that later solves use: `a` instead of the matrix, which then only preconditions, and `p` as
+/// P⁻¹ instead of the preconditioner of the options. A null pointer removes one. On a GPU they get device
+/// memory and a stream, and nothing is copied to the host. Such a solve makes one attempt, and the method
+/// `auto` is GMRES. If P changes between applications, use the method fgmres.
+krylith_status krylith_solver_set_operators(krylith_solver *solver,
+                                            const krylith_operator *a,
+                                            const krylith_operator *p);
+
 /// Computes y ← A x on the device.
 krylith_status krylith_solver_multiply(krylith_solver *solver,
                                        const double *x,
@@ -530,6 +575,13 @@ krylith_status krylith_newton_solve(krylith_newton *newton,
                                     double *x,
                                     krylith_monitor monitor,
                                     krylith_newton_result *result);
+
+/// Sets the product with the Jacobian for later solves, which are then Jacobian-free: the values of
+/// `jacobian` only precondition, and may be an approximation. A null pointer removes it. The linear solves
+/// run on the CPU.
+krylith_status krylith_newton_set_product(krylith_newton *newton,
+                                          krylith_product product,
+                                          void *user);
 
 /// Ends the solve that another thread runs; its outcome is KRYLITH_NEWTON_INTERRUPTED.
 void krylith_newton_cancel(krylith_newton *newton);

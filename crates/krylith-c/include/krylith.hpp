@@ -12,6 +12,7 @@
 #include "krylith.h"
 
 #include <cstddef>
+#include <array>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -317,6 +318,18 @@ private:
     std::unique_ptr<krylith_problem, Free> handle_;
 };
 
+/// A linear map as a function. It writes A x, or Aᵀ x if `transposed`, to y; both have n numbers. If `memory` is
+/// a null pointer, they are on the host. Otherwise they are on its GPU, and the function puts its work in its
+/// stream, without a wait. It runs on a thread of the solver while the caller waits.
+struct Operator {
+    std::function<void(std::int64_t n, const double *x, double *y, bool transposed, const Memory *memory)> apply;
+    /// True if the function can apply Aᵀ.
+    bool has_transpose = false;
+    /// True if all of its work is in the stream, and is the same for every x. It is then recorded with the rest
+    /// of the iteration, and not called in each iteration.
+    bool capturable = false;
+};
+
 /// A problem on its device, ready for many solves. Calls of several threads on the same solver wait for each
 /// other.
 class Solver {
@@ -398,6 +411,25 @@ public:
         monitor_ = std::move(called);
     }
 
+    /// Creates a solver of n unknowns without a matrix, whose A is an operator that `set_operators` sets.
+    static Solver without_matrix(std::int64_t n, const std::string &options = "") {
+        krylith_solver *made = nullptr;
+        check(krylith_solver_without_matrix(n, options.c_str(), &made));
+        return Solver(made, n);
+    }
+    /// Sets operators that later solves use: `a` instead of the matrix, which then only preconditions, and `p` as
+    /// P⁻¹. An operator without a function is none. Their exceptions end the solve, which rethrows them.
+    void set_operators(Operator a, Operator p = {}) {
+        auto called = std::make_unique<std::array<Map, 2>>(std::array<Map, 2>{Map{a, nullptr}, Map{p, nullptr}});
+        krylith_operator given[2];
+        for (int i = 0; i < 2; i++) {
+            Map &map = (*called)[static_cast<std::size_t>(i)];
+            given[i] = {apply, &map, map.of.has_transpose ? 1 : 0, map.of.capturable ? 1 : 0};
+        }
+        check(krylith_solver_set_operators(get(), a.apply ? &given[0] : nullptr, p.apply ? &given[1] : nullptr));
+        maps_ = std::move(called);
+    }
+
     /// Computes y ← A x.
     template <class X, class Y> void multiply(const X &x, Y &y) {
         same(x, "x"), same(y, "y");
@@ -462,7 +494,26 @@ private:
             return 1;
         }
     }
+    /// An operator, and the exception that it threw.
+    struct Map {
+        Operator of;
+        std::exception_ptr thrown;
+    };
+    static std::int32_t apply(void *user, std::int64_t n, const double *x, double *y, std::int32_t transposed, const Memory *memory) {
+        auto &map = *static_cast<Map *>(user);
+        try {
+            map.of.apply(n, x, y, transposed != 0, memory);
+            return 0;
+        } catch (...) {
+            map.thrown = std::current_exception();
+            return 1;
+        }
+    }
+    Solver(krylith_solver *made, std::int64_t n) : unknowns_(n), handle_(made) {}
     void done(krylith_status status) {
+        if (maps_)
+            for (Map &map : *maps_)
+                if (map.thrown) std::rethrow_exception(std::exchange(map.thrown, nullptr));
         if (monitor_ && monitor_->thrown) std::rethrow_exception(std::exchange(monitor_->thrown, nullptr));
         check(status);
     }
@@ -470,6 +521,7 @@ private:
 
     std::int64_t unknowns_;
     std::unique_ptr<Monitor> monitor_; // outlives the solver that calls it
+    std::unique_ptr<std::array<Map, 2>> maps_; // likewise
     std::unique_ptr<krylith_solver, Free> handle_;
 };
 
@@ -567,8 +619,16 @@ public:
         const krylith_status status = krylith_newton_solve(get(), Calls::f, Calls::j, &calls, std::data(x),
                                                            calls.monitor ? Calls::tell : nullptr, &result);
         if (calls.thrown) std::rethrow_exception(calls.thrown);
+        if (product_ && product_->thrown) std::rethrow_exception(std::exchange(product_->thrown, nullptr));
         check(status);
         return NewtonResult(result);
+    }
+    /// Sets the product y ← J(x) v with the Jacobian for later solves, whose Jacobian then only preconditions. Without
+    /// a function, the Jacobian is the matrix again. The product runs on a thread of the linear solver.
+    void set_product(std::function<void(std::int64_t n, const double *x, const double *v, double *y)> product) {
+        auto called = std::make_unique<Product>(Product{std::move(product), nullptr});
+        check(krylith_newton_set_product(get(), called->call ? multiply : nullptr, called.get()));
+        product_ = std::move(called);
     }
     /// Ends the solve that another thread runs.
     void cancel() { krylith_newton_cancel(get()); }
@@ -579,6 +639,17 @@ private:
     struct Free {
         void operator()(krylith_newton *p) const { krylith_newton_free(p); }
     };
+    using Product = detail::Called<void(std::int64_t, const double *, const double *, double *)>;
+    static std::int32_t multiply(void *user, std::int64_t n, const double *x, const double *v, double *y) {
+        auto &product = *static_cast<Product *>(user);
+        try {
+            product.call(n, x, v, y);
+            return 0;
+        } catch (...) {
+            product.thrown = std::current_exception();
+            return 1;
+        }
+    }
     /// The callbacks of one solve, and the exception that one of them threw.
     struct Calls {
         Function residual;
@@ -609,6 +680,7 @@ private:
     };
 
     std::int64_t unknowns_;
+    std::unique_ptr<Product> product_; // outlives the handle that calls it
     std::unique_ptr<krylith_newton, Free> handle_;
 };
 

@@ -1,20 +1,22 @@
 //! Nonlinear systems, whose F and Jacobian are callbacks of the program.
 
 use crate::arrays::slice_mut;
-use crate::functions::{Function, Monitor};
+use crate::functions::{Function, Monitor, Product, checked, product};
 use crate::problem::{Problem, free, hand_over};
 use crate::status::{Failure, Status, given, guard, say, text};
+use krylith_core::memory::Numbers;
 use krylith_core::newton::{
     Newton as Method, NewtonObserver, NewtonOptions, NewtonOutcome as Outcome, NewtonReport, NonlinearSystem,
 };
+use krylith_core::operator::FunctionOperator;
 use krylith_core::solver::{Cancel, host};
 use krylith_core::{Error, Options, Problem as System, matrix::Bsr};
 use krylith_report::callers::{Callers, SolverId};
-use std::cell::Cell;
 use std::ffi::{c_char, c_void};
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::ControlFlow;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 /// A callback that computes the values of the Jacobian at x. It writes all of them, in the order in which the
 /// matrix of the problem was given; `values` is not zero before. It returns 0; any other number ends the
@@ -109,6 +111,8 @@ pub struct Newton {
 struct State {
     method: Method,
     system: System<'static>,
+    /// The product with the Jacobian, and its user pointer.
+    product: (Product, *mut c_void),
 }
 
 impl Drop for Newton {
@@ -128,20 +132,9 @@ struct Callbacks<'a> {
     residual: extern "C" fn(*mut c_void, i64, *const f64, *mut f64) -> i32,
     jacobian: extern "C" fn(*mut c_void, i64, *const f64, i64, *mut f64) -> i32,
     user: *mut c_void,
-    /// The first nonzero number that a callback returned.
-    returned: &'a Cell<i32>,
-}
-
-impl Callbacks<'_> {
-    fn checked(&self, code: i32) -> krylith_core::Result<()> {
-        match code {
-            0 => Ok(()),
-            code => {
-                self.returned.set(code);
-                Err(Error::invalid("a callback of the program failed"))
-            }
-        }
-    }
+    product: (Product, *mut c_void),
+    /// The last nonzero number that a callback returned.
+    returned: &'a AtomicI32,
 }
 
 impl NonlinearSystem for Callbacks<'_> {
@@ -152,11 +145,15 @@ impl NonlinearSystem for Callbacks<'_> {
         Ok(System::from(self.system))
     }
     fn residual(&mut self, x: &[f64], f: &mut [f64]) -> krylith_core::Result<()> {
-        self.checked((self.residual)(self.user, x.len() as i64, x.as_ptr(), f.as_mut_ptr()))
+        checked(self.returned, (self.residual)(self.user, x.len() as i64, x.as_ptr(), f.as_mut_ptr()))
     }
     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> krylith_core::Result<()> {
         let (n, entries) = (x.len() as i64, values.len() as i64);
-        self.checked((self.jacobian)(self.user, n, x.as_ptr(), entries, values.as_mut_ptr()))
+        checked(self.returned, (self.jacobian)(self.user, n, x.as_ptr(), entries, values.as_mut_ptr()))
+    }
+    fn jacobian_operator(&mut self, x: Numbers<'_>) -> krylith_core::Result<Option<FunctionOperator<'_>>> {
+        let (Some(call), user) = self.product else { return Ok(None) };
+        Ok(Some(product(call, user, x.to_vec()?, self.returned)))
     }
 }
 
@@ -206,7 +203,10 @@ pub extern "C" fn krylith_newton_new(
         let options: NewtonOptions = text(options, "options")?.parse()?;
         let linear: Options = text(linear, "linear")?.parse()?;
         let method = Method::new(options, &linear)?;
-        let (cancel, state) = (method.cancel_token(), ManuallyDrop::new(State { method, system }));
+        let (cancel, state) = (
+            method.cancel_token(),
+            ManuallyDrop::new(State { method, system, product: (None, std::ptr::null_mut()) }),
+        );
         hand_over(newton, Newton { state: Mutex::new(state), cancel, id: SolverId::new() })
     })
 }
@@ -226,7 +226,7 @@ pub extern "C" fn krylith_newton_solve(
     monitor: Monitor,
     result: Option<&mut MaybeUninit<NewtonResult>>,
 ) -> Status {
-    let returned = Cell::new(0);
+    let returned = AtomicI32::new(0);
     guard(|| {
         let newton = handle(newton)?;
         newton.id.check("callback")?;
@@ -234,18 +234,36 @@ pub extern "C" fn krylith_newton_solve(
         newton.cancel.reset();
         let (residual, jacobian) = (given(residual, "residual")?, given(jacobian, "jacobian")?);
         let x = slice_mut(x, state.system.own_len(), "x")?;
-        let mut callbacks =
-            Callbacks { system: &state.system, residual, jacobian, user, returned: &returned };
+        let (system, product, returned) = (&state.system, state.product, &returned);
+        let mut callbacks = Callbacks { system, residual, jacobian, user, product, returned };
         let callers = Callers::and(newton.id);
         let _called = callers.enter();
         let done = state.method.solve_observed(&mut callbacks, x, &mut Watch { monitor, user });
-        if returned.get() != 0 {
-            return Err(Failure::Callback(returned.get()));
+        let code = returned.load(Relaxed);
+        if code != 0 {
+            return Err(Failure::Callback(code));
         }
         let report = NewtonResult::from(done?);
         if let Some(result) = result {
             result.write(report);
         }
+        Ok(())
+    })
+}
+
+/// Sets the product with the Jacobian for later solves, which are then Jacobian-free: the values of
+/// `jacobian` only precondition, and may be an approximation. A null pointer removes it. The linear solves
+/// run on the CPU.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_newton_set_product(
+    newton: *mut Newton,
+    product: Product,
+    user: *mut c_void,
+) -> Status {
+    guard(|| {
+        let newton = handle(newton)?;
+        newton.id.check("callback")?;
+        newton.state.lock().unwrap_or_else(|e| e.into_inner()).product = (product, user);
         Ok(())
     })
 }

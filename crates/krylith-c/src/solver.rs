@@ -1,11 +1,12 @@
 //! Solvers: problems on their devices, ready for many solves.
 
 use crate::arrays::{Memory, array, array_mut, length, slice, slice_mut};
-use crate::functions::{Monitor, Watch};
+use crate::functions::{Monitor, Operator, Watch, operator};
 use crate::problem::{Problem, dense, free, hand_over};
 use crate::solution::Solution;
-use crate::status::{Result, Status, given, guard, needed, say, text};
+use crate::status::{Failure, Result, Status, given, guard, needed, say, text};
 use krylith_core::memory::{Numbers, NumbersMut};
+use krylith_core::operator::FunctionOperator;
 use krylith_core::solver::{Cancel, Refresh, host};
 use krylith_core::{Error, Observer, Options, Progress};
 use krylith_report::callers::{Callers, SolverId};
@@ -13,7 +14,8 @@ use krylith_report::words::{self, Language};
 use std::ffi::{c_char, c_void};
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::ControlFlow;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A problem on its device, ready for many solves. Calls of several threads on the same solver wait for each
 /// other.
@@ -29,16 +31,36 @@ struct State {
     options: Options,
     lines: Vec<String>,
     watch: Watch,
+    /// Functions as A and as P⁻¹, and the last number that they returned.
+    operators: [Option<FunctionOperator<'static>>; 2],
+    returned: Arc<AtomicI32>,
 }
 
 impl Solver {
     fn new(problem: &Problem, options: *const c_char) -> Result<Self> {
         let options: Options = text(options, "options")?.parse()?;
         let solver = krylith_core::Solver::new(problem.system.clone(), &options)?;
-        let (cancel, unknowns) = (solver.cancel_token(), problem.system.own_len());
+        Ok(Self::of(solver, options, problem.system.own_len(), problem.lines.clone()))
+    }
+
+    fn without_matrix(unknowns: usize, options: *const c_char) -> Result<Self> {
+        let options: Options = text(options, "options")?.parse()?;
+        let solver = krylith_core::Solver::without_matrix(unknowns, &options)?;
+        let lines = vec![format!("{unknowns} unknowns, A is a function")];
+        Ok(Self::of(solver, options, unknowns, lines))
+    }
+
+    fn of(
+        solver: krylith_core::Solver<'static>,
+        options: Options,
+        unknowns: usize,
+        lines: Vec<String>,
+    ) -> Self {
+        let cancel = solver.cancel_token();
         let watch = Watch { monitor: None, user: std::ptr::null_mut() };
-        let state = State { solver, options, lines: problem.lines.clone(), watch };
-        Ok(Self { state: Mutex::new(ManuallyDrop::new(state)), cancel, unknowns, id: SolverId::new() })
+        let (operators, returned) = ([None, None], Arc::default());
+        let state = State { solver, options, lines, watch, operators, returned };
+        Self { state: Mutex::new(ManuallyDrop::new(state)), cancel, unknowns, id: SolverId::new() }
     }
 
     /// Locks the solver for this thread; rejects a monitor that uses its own solver, as it would wait for
@@ -68,7 +90,14 @@ impl Solver {
         self.cancel.reset();
         for k in 0..columns {
             let (b, x) = (b.range(k * n..(k + 1) * n), x.range(k * n..(k + 1) * n));
-            let request = state.solver.request(b, x).transposed(transposed);
+            state.returned.store(0, Relaxed);
+            let mut request = state.solver.request(b, x).transposed(transposed);
+            if let Some(a) = &state.operators[0] {
+                request = request.operator(a);
+            }
+            if let Some(p) = &state.operators[1] {
+                request = request.preconditioner(p);
+            }
             let solution = match state.watch.monitor {
                 None => request.run(),
                 Some(_) => {
@@ -76,6 +105,10 @@ impl Solver {
                     request.observer(&mut told).run()
                 }
             };
+            let code = state.returned.load(Relaxed);
+            if code != 0 {
+                return Err(Failure::Callback(code));
+            }
             let solution = solution.map_err(|e| if columns > 1 { e.in_column(k) } else { e })?;
             each(k, Solution::from(solution));
             if solution.outcome() == krylith_core::Outcome::Interrupted {
@@ -330,6 +363,37 @@ pub extern "C" fn krylith_solver_set_monitor(
 ) -> Status {
     guard(|| {
         handle(solver)?.lock()?.watch = Watch { monitor, user };
+        Ok(())
+    })
+}
+
+/// Creates a solver of n unknowns without a matrix, whose A is an operator that krylith_solver_set_operators
+/// sets. It solves on the CPU unless the options name a GPU. The options name no preconditioner, and the
+/// default method is GMRES.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_solver_without_matrix(
+    n: i64,
+    options: *const c_char,
+    solver: Option<&mut MaybeUninit<*mut Solver>>,
+) -> Status {
+    guard(|| hand_over(solver, Solver::without_matrix(length(n, "n")?, options)?))
+}
+
+/// Sets operators that later solves use: `a` instead of the matrix, which then only preconditions, and `p` as
+/// P⁻¹ instead of the preconditioner of the options. A null pointer removes one. On a GPU they get device
+/// memory and a stream, and nothing is copied to the host. Such a solve makes one attempt, and the method
+/// `auto` is GMRES. If P changes between applications, use the method fgmres.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_solver_set_operators(
+    solver: *mut Solver,
+    a: Option<&Operator>,
+    p: Option<&Operator>,
+) -> Status {
+    guard(|| {
+        let state = &mut **handle(solver)?.lock()?;
+        let on_gpu = state.solver.solution().device.kind == "cuda";
+        let of = |given: Option<&Operator>| given.map(|given| operator(given, on_gpu, &state.returned));
+        state.operators = [of(a).transpose()?, of(p).transpose()?];
         Ok(())
     })
 }

@@ -6,8 +6,9 @@ mod conformance;
 mod gpus;
 
 use conformance::{BICGSTABS, bicgstab_with, solve_with};
-use conformance::{cpr, csr, fields, fields_ranks, near_null, singular, solver, stages, transposed, vanka};
+use conformance::{cpr, csr, fields, fields_ranks, minres, near_null, singular, solver, stages};
 use conformance::{lender::Application, memory::Lender};
+use conformance::{transposed, vanka};
 use gpus::*;
 use krylith_core::device::cpu::Cpu;
 use krylith_core::device::cuda::{Cuda, Device, Transport, devices};
@@ -108,16 +109,11 @@ fn main() {
         each!(minres::minres_minimises_over_the_krylov_space),
         each!(minres::minres_matches_a_direct_solve),
         each!(minres::minres_copes_with_singular_systems),
-        test(
-            "minres::minres_takes_diagonal_splits",
-            |_| conformance::minres::minres_takes_diagonal_splits("cuda:0"),
-            false,
-        ),
-        test(
-            "minres::minres_chooses_a_definite_preconditioner",
-            |_| conformance::minres::minres_chooses_a_definite_preconditioner("cuda:0"),
-            false,
-        ),
+        first!(minres::minres_takes_diagonal_splits),
+        first!(minres::minres_chooses_a_definite_preconditioner),
+        device!(functions::functions_give_what_matrices_give),
+        device!(functions::functions_replace_preconditioners),
+        device!(functions::functions_that_fail_are_told),
         test("cbcg_of_ranks", |_| cbcg_of_ranks(), false),
         test("a_solver_gives_the_same_on_every_device", a_solver_gives_the_same_on_every_device, false),
         test("rows_are_matched_on_gpus", rows_are_matched_on_gpus, false),

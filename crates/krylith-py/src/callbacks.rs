@@ -7,7 +7,8 @@ use crate::system::System;
 use krylith_core::matrix::Bsr;
 use krylith_core::memory::Numbers;
 use krylith_core::newton::{Newton, NewtonObserver, NewtonOptions, NewtonStep, NonlinearSystem};
-use krylith_core::solver::{Function, solve_functions};
+use krylith_core::operator::{DeviceVectors, FunctionOperator};
+use krylith_core::solver::{Function as HostFunction, solve_functions};
 use krylith_core::{Error, Observer, Options, Problem, Progress};
 use numpy::{PyArray1, PyReadonlyArray1, PyReadwriteArray1};
 use pyo3::prelude::*;
@@ -93,7 +94,7 @@ pub fn solve_operators(
     let done = detached(py, || {
         let mut product = |from: &[f64], to: &mut [f64]| raised.call(&a, from, to);
         let mut inverse = p.as_ref().map(|p| |from: &[f64], to: &mut [f64]| raised.call(p, from, to));
-        let inverse = inverse.as_mut().map(|inverse| inverse as &mut Function<'_>);
+        let inverse = inverse.as_mut().map(|inverse| inverse as &mut HostFunction<'_>);
         let callback = Callback { callback, raised: &raised };
         let mut viewer = Viewer { callback, view, last: 0 };
         let history = solve_functions(&mut product, inverse, b, x, &options, &mut viewer)?;
@@ -112,6 +113,8 @@ struct Functions<'a> {
     problem: &'a Problem<'static>,
     residual: &'a Py<PyAny>,
     jacobian: &'a Py<PyAny>,
+    /// Returns the product with J at x as a function of vectors.
+    product: Option<&'a Py<PyAny>>,
     raised: &'a Raised,
     /// True if x stays on the GPU that solves.
     on_gpu: bool,
@@ -122,7 +125,10 @@ struct Functions<'a> {
 
 impl Functions<'_> {
     /// Returns what a function returns for x.
-    fn call(&self, function: &Py<PyAny>, x: Numbers<'_>) -> krylith_core::Result<Held> {
+    fn call<T>(&self, function: &Py<PyAny>, x: Numbers<'_>) -> krylith_core::Result<T>
+    where
+        T: for<'a, 'py> FromPyObject<'a, 'py, Error = PyErr>,
+    {
         let place = x.lent().filter(|_| self.on_gpu).map(|lent| lent.remote);
         let host = match place {
             // Libraries may use the memory without the order of streams, so wait for what was written there.
@@ -158,7 +164,7 @@ impl NonlinearSystem for Functions<'_> {
     }
     fn residual_in_own_memory(&mut self, x: Numbers<'_>) -> krylith_core::Result<Numbers<'_>> {
         self.f = None; // before the next numbers take memory
-        let f = self.call(self.residual, x)?;
+        let f: Held = self.call(self.residual, x)?;
         match f.numbers().len() {
             len if len == x.len() => Ok(self.f.insert(f).numbers()),
             len => {
@@ -168,8 +174,31 @@ impl NonlinearSystem for Functions<'_> {
     }
     fn jacobian_in_own_memory(&mut self, x: Numbers<'_>) -> krylith_core::Result<Numbers<'_>> {
         self.values = None;
-        let values = self.call(self.jacobian, x)?;
+        let values: Held = self.call(self.jacobian, x)?;
         Ok(self.values.insert(values).numbers())
+    }
+    fn jacobian_operator(&mut self, x: Numbers<'_>) -> krylith_core::Result<Option<FunctionOperator<'_>>> {
+        let Some(product) = self.product else { return Ok(None) };
+        let on_device = self.on_gpu && x.gpu().is_some();
+        let (at, raised) = (self.call::<Function>(product, x)?.0, self.raised);
+        Ok(Some(match on_device {
+            true => FunctionOperator::on_device(move |v: &DeviceVectors| {
+                let vectors = (v.x, v.y, v.len, v.gpu, v.stream, v.recording);
+                Python::attach(|py| at.call1(py, vectors).map(drop)).map_err(|e| raised.keep(e))
+            }),
+            false => FunctionOperator::on_host(move |v, y| raised.call(&at, v, y)),
+        }))
+    }
+}
+
+/// A function that Python returned.
+struct Function(Py<PyAny>);
+
+impl FromPyObject<'_, '_> for Function {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        Ok(Self(object.to_owned().unbind()))
     }
 }
 
@@ -181,9 +210,12 @@ impl NewtonObserver for Callback<'_> {
 
 /// Solves F(x) = 0 with the initial guess x, which is overwritten. `residual(x)` returns F, and `jacobian(x)`
 /// the values of J in the order of the matrix of `system`. If x is on a GPU, both get the place of an x there
-/// when the GPU solves; see [`Functions`].
+/// when the GPU solves; see [`Functions`]. `product(x)` returns the product with J at x as a function, for a
+/// Jacobian-free method, in which the values of `jacobian` precondition.
 #[pyfunction]
-#[pyo3(signature = (system, residual, jacobian, x, rtol, atol, max_steps, forcing, options, callback))]
+#[pyo3(signature = (
+    system, residual, jacobian, x, rtol, atol, max_steps, forcing, options, callback, product=None,
+))]
 pub fn newton<'py>(
     py: Python<'py>,
     system: &System,
@@ -196,6 +228,7 @@ pub fn newton<'py>(
     forcing: &str,
     options: &str,
     callback: Option<Py<PyAny>>,
+    product: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     refuse_forked()?;
     let mut x = x.array()?;
@@ -207,8 +240,8 @@ pub fn newton<'py>(
         let newton = NewtonOptions { rtol, atol, max_steps, forcing, ..NewtonOptions::default() };
         let (residual, jacobian, raised) = (&residual, &jacobian, &raised);
         let problem = &system.problem;
-        let (f, values) = (None, None);
-        let mut functions = Functions { problem, residual, jacobian, raised, on_gpu, f, values };
+        let (f, values, product) = (None, None, product.as_ref());
+        let mut functions = Functions { problem, residual, jacobian, product, raised, on_gpu, f, values };
         let mut callback = Callback { callback, raised };
         Ok(Newton::new(newton, &options)?
             .solve_observed(&mut functions, x.reborrow(), &mut callback)?

@@ -6,7 +6,9 @@
 mod arrays;
 mod callback;
 mod callbacks;
+mod dlpack;
 mod errors;
+mod function;
 mod ranks;
 mod set_up;
 mod solution;
@@ -88,6 +90,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(arrays::same_indices, module)?)?;
     module.add_function(wrap_pyfunction!(callbacks::solve_operators, module)?)?;
     module.add_function(wrap_pyfunction!(callbacks::newton, module)?)?;
+    module.add_function(wrap_pyfunction!(dlpack::capsule, module)?)?;
+    module.add_function(wrap_pyfunction!(dlpack::numbers_of, module)?)?;
+    module.add_function(wrap_pyfunction!(dlpack::copy, module)?)?;
+    module.add_function(wrap_pyfunction!(function::order, module)?)?;
+    module.add_class::<function::Function>()?;
     module.add_class::<system::System>()?;
     module.add_class::<solver::Solver>()?;
     module.add_class::<solution::Curve>()?;

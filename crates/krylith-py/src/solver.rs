@@ -3,6 +3,7 @@
 use crate::arrays::{Lent, LentMut};
 use crate::callback::{Callback, Raised};
 use crate::errors::{detached, exception, refuse_forked};
+use crate::function::Function;
 use crate::set_up::set_up;
 use crate::solution::Solution;
 use crate::system::{GivenMatrix, System, dense, named_matrix};
@@ -53,21 +54,9 @@ impl Solver {
         refuse_forked()?;
         let options: Options = options.parse().map_err(exception)?;
         let (cancel, raised, id) = (Cancel::default(), Arc::new(Raised::default()), SolverId::new());
-        let (stop, callback, mut told) = (cancel.clone(), raised.clone(), false);
-        let signals = move || {
-            let _called = Callers::and(id).enter();
-            let mut looked = Python::attach(|py| py.check_signals());
-            if !told && let Some(text) = first_use() {
-                told = true;
-                looked = looked.and(Python::attach(|py| warn(py, &text)));
-            }
-            if let Err(e) = looked {
-                callback.keep(e);
-                stop.cancel();
-            }
-        };
+        let signals = signals(id, cancel.clone(), raised.clone());
         let begin = Instant::now();
-        let solver = set_up(py, system.problem.clone(), &options, &cancel, &raised, Box::new(signals))?;
+        let solver = set_up(py, system.problem.clone(), &options, &cancel, &raised, signals)?;
         Ok(Self {
             device: solver.solution().device.kind,
             set_up: AtomicU64::new(begin.elapsed().as_nanos() as u64),
@@ -80,9 +69,33 @@ impl Solver {
         })
     }
 
-    /// Solves A x = b, or Aᵀ x = b, with the initial guess x, and overwrites x. Returns the solution, and the
-    /// exception of a callback or a signal.
-    #[pyo3(signature = (b, x, rtol=None, atol=None, max_iters=None, callback=None, transpose=false))]
+    /// Makes a solver without a matrix, whose solves give A as a function.
+    #[staticmethod]
+    fn without_matrix(py: Python<'_>, unknowns: usize, options: &str) -> PyResult<Self> {
+        refuse_forked()?;
+        let options: Options = options.parse().map_err(exception)?;
+        let (raised, id, begin) = (Arc::new(Raised::default()), SolverId::new(), Instant::now());
+        let made = detached(py, || krylith_core::Solver::without_matrix(unknowns, &options));
+        let mut solver = made?;
+        let cancel = solver.cancel_token();
+        solver.while_waiting(Some(signals(id, cancel.clone(), raised.clone())));
+        Ok(Self {
+            device: solver.solution().device.kind,
+            set_up: AtomicU64::new(begin.elapsed().as_nanos() as u64),
+            solver: Mutex::new(ManuallyDrop::new(solver)),
+            options: Arc::new(options),
+            lines: Arc::new(vec![format!("{unknowns} unknowns, A is a function")]),
+            cancel,
+            raised,
+            id,
+        })
+    }
+
+    /// Solves A x = b, or Aᵀ x = b, with the initial guess x, and overwrites x. `operator` replaces A, and
+    /// `preconditioner` P⁻¹. Returns the solution, and the exception of a callback or a signal.
+    #[pyo3(signature = (
+        b, x, rtol=None, atol=None, max_iters=None, callback=None, transpose=false, operator=None, preconditioner=None,
+    ))]
     fn solve(
         &self,
         py: Python<'_>,
@@ -93,9 +106,12 @@ impl Solver {
         max_iters: Option<usize>,
         callback: Option<Py<PyAny>>,
         transpose: bool,
+        operator: Option<Py<Function>>,
+        preconditioner: Option<Py<Function>>,
     ) -> PyResult<(Solution, Option<PyErr>)> {
         self.check()?;
         let (b, x) = (b.array()?, x.array()?);
+        let [a, p] = [&operator, &preconditioner].map(|given| given.as_ref().map(Py::get));
         let options = self.options_of(rtol, atol, max_iters)?;
         let mut watch = Watch {
             callback: Callback { callback, raised: &self.raised },
@@ -103,20 +119,33 @@ impl Solver {
             cancel: None,
             last: None,
         };
-        let (solution, raised) = detached(py, || {
+        let callers = watch.callers.clone();
+        let done = detached(py, || {
             let mut solver = lock(&self.solver);
+            a.into_iter().chain(p).for_each(|function| function.begin(&callers));
             let unknowns = solver.problem().unknowns();
             solver.set_stop(options.stop_of(unknowns));
             self.cancel.reset();
             self.raised.take();
-            let request = solver.request(b, x).transposed(transpose);
+            let mut request = solver.request(b, x).transposed(transpose);
+            if let Some(a) = a {
+                request = request.operator(&a.operator);
+            }
+            if let Some(p) = p {
+                request = request.preconditioner(&p.operator);
+            }
             let solution = match watch.callback.callback.is_some() {
                 true => request.observer(&mut watch).run()?,
                 false => request.run()?,
             };
             let solution = solution.clone();
             Ok((solution, self.raised.take()))
-        })?;
+        });
+        let failed = a.into_iter().chain(p).fold(None, |first, function| function.end().or(first));
+        if let Some(e) = failed {
+            return Err(e);
+        }
+        let (solution, raised) = done?;
         Ok((Solution { solution, options, lines: self.lines.clone() }, raised))
     }
 
@@ -406,6 +435,24 @@ impl Observer for Watch<'_> {
         let _called = self.callers.enter();
         self.callback.tell(p.iteration, p.relative_residual)
     }
+}
+
+/// Returns what the waiting thread calls: it handles Python's signals, and ends the solve if a handler
+/// raises.
+fn signals(id: SolverId, stop: Cancel, callback: Arc<Raised>) -> Box<dyn FnMut() + Send> {
+    let mut told = false;
+    Box::new(move || {
+        let _called = Callers::and(id).enter();
+        let mut looked = Python::attach(|py| py.check_signals());
+        if !told && let Some(text) = first_use() {
+            told = true;
+            looked = looked.and(Python::attach(|py| warn(py, &text)));
+        }
+        if let Err(e) = looked {
+            callback.keep(e);
+            stop.cancel();
+        }
+    })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

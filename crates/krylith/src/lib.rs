@@ -21,7 +21,7 @@
 //! - **Nonlinear systems**: use [`Newton`](newton::Newton).
 //! - **A matrix in a file**: call [`read_matrix`](io::read_matrix). See [Files](#files).
 //! - **Several GPUs, or MPI**: see [GPUs and ranks](#gpus-and-ranks).
-//! - **No stored matrix**: call [`solve_functions`](solver::solve_functions).
+//! - **No stored matrix**: give A as a [`FunctionOperator`](operator::FunctionOperator).
 //! - **Your own operator or preconditioner**: see [Components](#components).
 //!
 //! The rest of this page is a tutorial; [an overview of the modules](#modules) is at its end. Every function
@@ -320,7 +320,6 @@ pub mod options {
 pub mod solver {
     pub use krylith_core::solver::{
         Cancel, DeviceUsed, Diagnosis, Event, EventKind, Plan, Refresh, Request, SetupParts, Solution,
-        solve_functions,
     };
 }
 
@@ -356,7 +355,7 @@ pub mod device {
 
 /// Vectors on a device, and operators that act on them.
 pub mod operator {
-    pub use krylith_core::operator::{Dots, LinearOperator, PointBlock, Terms};
+    pub use krylith_core::operator::{Dots, FunctionOperator, LinearOperator, PointBlock, Terms};
     pub use krylith_core::space::{Clock, Schedule, Space};
 }
 

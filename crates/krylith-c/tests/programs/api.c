@@ -341,6 +341,54 @@ static void functions(void) {
     REFUSED(krylith_solve_functions(N, product, &calls, NULL, NULL, b, x, "precond=ildu", NULL, NULL, NULL), KRYLITH_INVALID, "matrix");
 }
 
+/* The matrix of `product`, or its half, on the host. */
+static int32_t apply(void *user, int64_t n, const double *x, double *y, int32_t transposed, const krylith_memory *memory) {
+    struct calls *calls = user;
+    EXPECT(n == N && memory == NULL && (transposed == 0 || transposed == 1));
+    return product(calls, n, x, y);
+}
+
+static int32_t halve(void *user, int64_t n, const double *x, double *y, int32_t transposed, const krylith_memory *memory) {
+    (void)transposed, (void)memory;
+    return half(user, n, x, y);
+}
+
+static void operators(void) {
+    double b[N], x[N] = {0};
+    struct calls calls = {0, 0};
+    krylith_solver *solver = NULL;
+    krylith_solution solution;
+    krylith_operator a = {apply, &calls, 1, 0}, p = {halve, NULL, 0, 0}, none = {NULL, NULL, 0, 0};
+    ones(b, N);
+    EXPECT(krylith_solver_without_matrix(N, "method=cg rtol=1e-12", &solver) == KRYLITH_OK);
+    REFUSED(krylith_solver_solve(solver, b, x, NULL, NULL), KRYLITH_INVALID, "no matrix");
+    REFUSED(krylith_solver_set_operators(solver, &none, NULL), KRYLITH_INVALID, "apply is a null pointer");
+    EXPECT(krylith_solver_set_operators(solver, &a, &p) == KRYLITH_OK);
+    EXPECT(krylith_solver_solve(solver, b, x, NULL, &solution) == KRYLITH_OK);
+    EXPECT(solution.outcome == KRYLITH_CONVERGED && near(x, 1.0) && calls.products > 1);
+    EXPECT(krylith_solver_set_operators(solver, &a, NULL) == KRYLITH_OK);
+    memset(x, 0, sizeof x);
+    EXPECT(krylith_solver_solve_transposed(solver, b, x, NULL, &solution) == KRYLITH_OK && near(x, 1.0));
+    calls = (struct calls){0, 2};
+    memset(x, 0, sizeof x);
+    REFUSED(krylith_solver_solve(solver, b, x, NULL, NULL), KRYLITH_CALLBACK, "returned 42");
+    calls = (struct calls){0, 0};
+    EXPECT(krylith_solver_solve(solver, b, x, NULL, &solution) == KRYLITH_OK && near(x, 1.0));
+    krylith_solver_free(solver), solver = NULL;
+    REFUSED(krylith_solver_without_matrix(N, "precond=ildu", &solver), KRYLITH_INVALID, "needs a matrix");
+
+    /* A matrix beside the function preconditions it. */
+    krylith_problem *problem = NULL;
+    make(0);
+    EXPECT(krylith_problem_csr(N, entries, row_ptr, col, values, 1, NULL, &problem) == KRYLITH_OK);
+    EXPECT(krylith_solver_new(problem, "precond=ildu device=cpu rtol=1e-12", &solver) == KRYLITH_OK);
+    EXPECT(krylith_solver_set_operators(solver, &a, NULL) == KRYLITH_OK);
+    memset(x, 0, sizeof x);
+    calls = (struct calls){0, 0};
+    EXPECT(krylith_solver_solve(solver, b, x, NULL, &solution) == KRYLITH_OK && near(x, 1.0) && calls.products > 0);
+    krylith_solver_free(solver), krylith_problem_free(problem);
+}
+
 static krylith_solver *shared, *other;
 
 static int32_t uses_its_solver(void *user, int64_t iteration, double residual) {
@@ -449,6 +497,7 @@ int main(void) {
     what_is_known_beside_the_numbers();
     wrong_matrices();
     functions();
+    operators();
     threads_and_forks();
     nothing_grows();
     EXPECT(strcmp(krylith_outcome_name(99), "unknown") == 0);

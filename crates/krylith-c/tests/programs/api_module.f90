@@ -20,6 +20,17 @@ contains
         product_with = merge(7, 0, c_associated(user))
     end function
 
+    integer(c_int32_t) function apply(user, n, x, y, transposed, memory) bind(c)
+        type(c_ptr), value :: user, x, y, memory
+        integer(c_int64_t), value :: n
+        integer(c_int32_t), value :: transposed
+        real(c_double), pointer :: from(:), to(:)
+        call c_f_pointer(x, from, [n])
+        call c_f_pointer(y, to, [n])
+        apply = product_with(user, n, from, to)
+        if (c_associated(memory) .or. transposed < 0) apply = 1
+    end function
+
     integer(c_int32_t) function half(user, n, x, y) bind(c)
         type(c_ptr), value :: user
         integer(c_int64_t), value :: n
@@ -202,11 +213,20 @@ contains
 
     subroutine operators_as_functions()
         integer, target :: anything
+        type(krylith_solver) :: without
         x = 0
         call krylith_solve_functions(product_with, b, x, "method=cg rtol=1e-12", p=half, solution=solution)
         call expect(solution%converged() .and. near(x, 1d0), "operators as functions")
         call krylith_solve_functions(product_with, b, x, user=c_loc(anything), stat=stat, errmsg=text)
         call expect(stat == krylith_callback .and. index(text, "returned 7") > 0, "a function that fails")
+        call without%create_without_matrix(int(n, c_int64_t), "method=cg rtol=1e-12")
+        call without%set_operators(krylith_operator(apply=c_funloc(apply)))
+        x = 0
+        call without%solve(b, x, solution=solution)
+        call expect(solution%converged() .and. near(x, 1d0), "an operator of a solver without a matrix")
+        call without%set_operators(stat=stat)
+        call without%solve(b, x, stat=stat, errmsg=text)
+        call expect(stat == krylith_invalid .and. index(text, "no matrix") > 0, "a solver without A")
     end subroutine
 
     subroutine wrong_input()

@@ -138,6 +138,23 @@ int main() {
     expect_throw<std::out_of_range>([&] { krylith::solve_functions(broken, b, x); }, "beyond the mesh");
     expect_throw<krylith::InvalidInput>([&] { krylith::solve_functions(nullptr, b, x); }, "null pointer");
 
+    // Operators of a solver, without a matrix and beside one.
+    krylith::Operator map{[&](std::int64_t m, const double *from, double *to, bool, const krylith::Memory *memory) {
+        if (memory) throw std::logic_error("vectors on a GPU");
+        product(m, from, to);
+    }, true};
+    krylith::Solver without = krylith::Solver::without_matrix(n, "method=cg rtol=1e-12");
+    without.set_operators(map, {[&](std::int64_t m, const double *from, double *to, bool, const krylith::Memory *) { half(m, from, to); }});
+    std::fill(x.begin(), x.end(), 0.0);
+    EXPECT(without.solve(b, x).converged() && near(x));
+    krylith::Solver beside(problem, "precond=ildu device=cpu rtol=1e-12");
+    beside.set_operators(map);
+    std::fill(x.begin(), x.end(), 0.0);
+    EXPECT(beside.solve_transposed(b, x).converged() && near(x));
+    beside.set_operators({[](std::int64_t, const double *, double *, bool, const krylith::Memory *) { throw std::out_of_range("of the map"); }});
+    std::fill(x.begin(), x.end(), 0.0);
+    expect_throw<std::out_of_range>([&] { beside.solve(b, x); }, "of the map");
+
     // Wrong input.
     expect_throw<krylith::InvalidInput>([&] { krylith::Problem::csr(std::vector<int>{}, a.col, a.values); }, "row_ptr is empty");
     expect_throw<krylith::InvalidInput>([&] { krylith::Problem::csr(a.row_ptr, a.col, b); }, "col has");

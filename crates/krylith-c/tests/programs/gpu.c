@@ -11,14 +11,15 @@ typedef unsigned long long address;
 static int (*init)(unsigned), (*device_get)(int *, int), (*retain)(void **, int), (*set_current)(void *);
 static int (*allocate)(address *, size_t), (*release)(address), (*stream_create)(void **, unsigned);
 static int (*to_device)(address, const void *, size_t, void *), (*to_host)(void *, address, size_t, void *), (*synchronize)(void *);
+static int (*copy)(address, address, size_t, void *);
 
 static int find(void) {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
     if (driver == NULL) return 0;
     const char *names[] = {"cuInit", "cuDeviceGet", "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuMemAlloc_v2", "cuMemFree_v2",
-                           "cuStreamCreate", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize"};
-    void *places[] = {&init, &device_get, &retain, &set_current, &allocate, &release, &stream_create, &to_device, &to_host, &synchronize};
-    for (int i = 0; i < 10; i++) {
+                           "cuStreamCreate", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize", "cuMemcpyDtoDAsync_v2"};
+    void *places[] = {&init, &device_get, &retain, &set_current, &allocate, &release, &stream_create, &to_device, &to_host, &synchronize, &copy};
+    for (int i = 0; i < 11; i++) {
         void *found = dlsym(driver, names[i]);
         EXPECT(found != NULL);
         memcpy(places[i], &found, sizeof found);
@@ -44,6 +45,37 @@ static int near(void *x, double factor) {
     for (int i = 0; i < N; i++) /* (4 − shifts) 1 = 2 inside, 3 at the ends */
         if (fabs(host[i] - factor) > 1e-6) return 0;
     return 1;
+}
+
+/* The identity, as work of the stream. */
+static int32_t same(void *user, int64_t n, const double *x, double *y, int32_t transposed, const krylith_memory *at) {
+    (void)transposed;
+    ++*(int *)user;
+    if (at == NULL || at->gpu != 0 || at->stream == NULL) return 8;
+    return copy((address)(uintptr_t)y, (address)(uintptr_t)x, (size_t)n * sizeof *x, at->stream);
+}
+
+/* The identity as P, called in each iteration or recorded, and as A without a matrix. */
+static void operators(krylith_solver *solver, void *b, void *x, void *zero) {
+    for (int capturable = 0; capturable <= 1; capturable++) {
+        int calls = 0;
+        krylith_solution solution;
+        const krylith_operator identity = {same, &calls, 1, capturable};
+        EXPECT(krylith_solver_set_operators(solver, NULL, &identity) == KRYLITH_OK);
+        for (int solve = 0; solve <= 1; solve++) {
+            calls = 0;
+            EXPECT(copy((address)(uintptr_t)x, (address)(uintptr_t)zero, N * sizeof(double), memory.stream) == 0);
+            EXPECT(krylith_solver_solve(solver, b, x, &memory, &solution) == KRYLITH_OK);
+            EXPECT(solution.outcome == KRYLITH_CONVERGED && near(x, 1.0) && (capturable && solve ? calls == 0 : calls > 0));
+        }
+        krylith_solver *without = NULL;
+        EXPECT(krylith_solver_without_matrix(N, "method=cg rtol=1e-10 device=cuda", &without) == KRYLITH_OK);
+        EXPECT(krylith_solver_set_operators(without, &identity, NULL) == KRYLITH_OK);
+        EXPECT(krylith_solver_solve(without, b, x, &memory, &solution) == KRYLITH_OK);
+        EXPECT(solution.outcome == KRYLITH_CONVERGED && solution.iterations <= 1);
+        krylith_solver_free(without);
+    }
+    EXPECT(krylith_solver_set_operators(solver, NULL, NULL) == KRYLITH_OK);
 }
 
 int main(void) {
@@ -76,6 +108,9 @@ int main(void) {
         EXPECT(krylith_solver_solve(solver, f, x, &memory, &solution) == KRYLITH_OK);
         EXPECT(solution.outcome == KRYLITH_CONVERGED && near(x, 1.0));
         EXPECT(krylith_solver_multiply(solver, x, y, &memory) == KRYLITH_OK);
+        void *nothing = on_device(zero, sizeof zero);
+        operators(solver, f, y, nothing);
+        EXPECT(synchronize(memory.stream) == 0 && release((address)(uintptr_t)nothing) == 0);
         for (int k = 0; k < e; k++) values[k] *= 2.0;
         EXPECT(to_device((address)(uintptr_t)v, values, e * sizeof *values, memory.stream) == 0);
         EXPECT(krylith_solver_update_values(solver, 0, e, v, &memory) == KRYLITH_OK);

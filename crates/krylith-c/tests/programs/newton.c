@@ -31,6 +31,23 @@ static int32_t jacobian(void *user, int64_t n, const double *x, int64_t entries,
     return e == entries ? 0 : 1;
 }
 
+static int products;
+
+/* The product with the Jacobian. */
+static int32_t multiply(void *user, int64_t n, const double *x, const double *v, double *y) {
+    (void)user;
+    const double h = 1.0 / (N + 1);
+    products++;
+    for (int64_t i = 0; i < n; i++)
+        y[i] = (2 + 3 * h * h * x[i] * x[i]) * v[i] - (i > 0 ? v[i - 1] : 0) - (i + 1 < n ? v[i + 1] : 0);
+    return 0;
+}
+
+static int32_t fails(void *user, int64_t n, const double *x, const double *v, double *y) {
+    (void)user, (void)n, (void)x, (void)v, (void)y;
+    return 9;
+}
+
 static int32_t monitor(void *user, int64_t steps, double norm) {
     return norm >= 0 && ((state *)user)->stops && steps == 1;
 }
@@ -65,6 +82,18 @@ int main(void) {
         const double place = (i + 1.0) / (N + 1), above = place * (1 - place) / 2;
         EXPECT(x[i] < above && x[i] > 0.99 * above && fabs(x[i] - x[N - 1 - i]) < 1e-9);
     }
+
+    /* A Jacobian-free method finds the same x. */
+    double free_x[N] = {0};
+    s = (state){0};
+    EXPECT(krylith_newton_set_product(newton, multiply, NULL) == KRYLITH_OK);
+    EXPECT(krylith_newton_solve(newton, residual, jacobian, &s, free_x, NULL, &result) == KRYLITH_OK);
+    EXPECT(result.outcome == KRYLITH_NEWTON_CONVERGED && products > 0);
+    for (int i = 0; i < N; i++) EXPECT(fabs(x[i] - free_x[i]) < 1e-8);
+    EXPECT(krylith_newton_set_product(newton, fails, NULL) == KRYLITH_OK);
+    memset(free_x, 0, sizeof free_x);
+    REFUSED(krylith_newton_solve(newton, residual, jacobian, &s, free_x, NULL, NULL), KRYLITH_CALLBACK, "returned 9");
+    EXPECT(krylith_newton_set_product(newton, NULL, NULL) == KRYLITH_OK);
 
     s = (state){.stops = 1};
     memset(x, 0, sizeof x);

@@ -258,8 +258,15 @@ impl Newton {
         let cleared = solver.first(|| held.vectors.clear(DIRECTION));
         agree(&*self.comm, cleared)?;
         let mut inner = Inner { step: number, cancel: &self.cancel, observer };
+        let x = held.vectors.numbers(held.x);
+        let product = agree(&*self.comm, system.jacobian_operator(x))?;
         let (f, direction) = held.vectors.pair(F, DIRECTION);
-        let solution = solver.request(f, direction).observer(&mut inner).run()?;
+        let request = solver.request(f, direction).observer(&mut inner);
+        let solution = match &product {
+            Some(product) => request.operator(product).run()?,
+            None => request.run()?,
+        };
+        drop(product);
         seconds.solve = clock.elapsed().as_secs_f64();
         let (linear, iterations) = (solution.outcome(), solution.history.iterations);
         let linear_residual = solution.history.true_relative_residual;

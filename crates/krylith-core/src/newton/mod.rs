@@ -109,6 +109,7 @@ pub use report::{NewtonEvent, NewtonObserver, NewtonOutcome, NewtonReport, Newto
 
 use crate::matrix::Bsr;
 use crate::memory::Numbers;
+use crate::operator::FunctionOperator;
 use crate::problem::Problem;
 use crate::{Error, Result};
 
@@ -174,6 +175,45 @@ pub trait NonlinearSystem {
     /// The system cannot be evaluated at x.
     fn jacobian_in_own_memory(&mut self, _x: Numbers<'_>) -> Result<Numbers<'_>> {
         Err(Error::Internal("a system without memory of its own".into()))
+    }
+    /// Returns the product with the Jacobian at x as a function, for a Jacobian-free method. Linear solves
+    /// then use the function, and the matrix of [`jacobian`](Self::jacobian) only preconditions: it may be an
+    /// approximation with fewer entries. It is called after `jacobian`, in each step. x does not change while
+    /// the operator is in use, and is on the GPU that solves or on the host. The default is `None`: the
+    /// matrix is the Jacobian.
+    ///
+    /// # Errors
+    /// The system cannot be evaluated at x.
+    ///
+    /// ```
+    /// use krylith::{matrix::Bsr, memory::Numbers, newton::{Newton, NewtonOptions, NonlinearSystem}};
+    /// use krylith::operator::FunctionOperator;
+    /// /// xᵢ³ + xᵢ + 0.1 Σ xⱼ = 1, preconditioned by the diagonal of its Jacobian.
+    /// struct Ring(Bsr);
+    /// impl NonlinearSystem for Ring {
+    ///     fn pattern(&self) -> &Bsr { &self.0 }
+    ///     fn residual(&mut self, x: &[f64], f: &mut [f64]) -> krylith::Result<()> {
+    ///         let sum: f64 = x.iter().sum();
+    ///         Ok(f.iter_mut().zip(x).for_each(|(f, x)| *f = x.powi(3) + x + 0.1 * sum - 1.0))
+    ///     }
+    ///     fn jacobian(&mut self, x: &[f64], values: &mut [f64]) -> krylith::Result<()> {
+    ///         Ok(values.iter_mut().zip(x).for_each(|(v, x)| *v = 3.0 * x * x + 1.1))
+    ///     }
+    ///     fn jacobian_operator(&mut self, x: Numbers<'_>) -> krylith::Result<Option<FunctionOperator<'_>>> {
+    ///         let x = x.to_vec()?;
+    ///         Ok(Some(FunctionOperator::on_host(move |v, y| {
+    ///             let sum: f64 = v.iter().sum();
+    ///             Ok((0..x.len()).for_each(|i| y[i] = (3.0 * x[i] * x[i] + 1.0) * v[i] + 0.1 * sum))
+    ///         })))
+    ///     }
+    /// }
+    /// let pattern = Bsr::new(1, 3, 3, vec![0, 1, 2, 3], vec![0, 1, 2], vec![0.0; 3])?;
+    /// let mut newton = Newton::new(NewtonOptions::default(), &"device=cpu precond=jacobi".parse()?)?;
+    /// assert!(newton.solve(&mut Ring(pattern), &mut [0.0, 1.0, 2.0])?.converged());
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    fn jacobian_operator(&mut self, _x: Numbers<'_>) -> Result<Option<FunctionOperator<'_>>> {
+        Ok(None)
     }
     /// Returns the coordinates of nodes, which some partitions need.
     fn coordinates(&self) -> Option<&[[f64; 3]]> {

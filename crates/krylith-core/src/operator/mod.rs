@@ -15,6 +15,7 @@
 mod columns;
 pub(crate) mod cuts;
 mod format;
+mod function;
 mod maxima;
 pub(crate) mod mixing;
 pub(crate) mod original;
@@ -32,6 +33,7 @@ pub use format::Format;
 #[cfg(feature = "cuda")]
 pub(crate) use format::{MOST_DIAGONALS, worth_diagonals};
 pub(crate) use format::{diagonals_of, kept_diagonals, mirrored, not_by_diagonals};
+pub use function::{DeviceVectors, FunctionOperator};
 pub(crate) use maxima::{ColumnMaxima, fold_rows, for_blocks_mut, row_maxima, with_block};
 #[doc(hidden)]
 pub use mixing::mixes_components;

@@ -154,8 +154,24 @@ impl Solver<'_> {
         self.apply(Operand::Preconditioner, true, x.into(), y.into())
     }
 
+    /// Computes ‖r_c‖/‖b‖ for each component c of r = b − A x, over all nodes, stages and ranks. The
+    /// computation runs on the host, with the values that the caller gave. Collective where the problem is
+    /// distributed.
+    ///
+    /// # Errors
+    /// A rank that has ended or failed.
+    pub fn field_residuals(&mut self, b: &[f64], x: &[f64]) -> Result<Vec<f64>> {
+        let original = self.problem.original();
+        self.workers.first(|| {
+            let norm = original.norm(b)?;
+            let fields = original.by_field(&original.residual(b, x)?)?;
+            Ok(fields.into_iter().map(|r| if norm > 0.0 { r / norm } else { r }).collect())
+        })
+    }
+
     fn apply(&mut self, what: Operand, transposed: bool, x: Numbers, y: NumbersMut) -> Result<()> {
         self.check_whole()?;
+        self.check_matrix()?;
         self.check_vectors([("x", x.len()), ("y", y.len())])?;
         let work: &Work<'_> = &|_, engine, local, from, to| engine.apply(transposed, local, what, from, to);
         let done = on_parts(&mut self.workers, &self.problem, x, y, work);

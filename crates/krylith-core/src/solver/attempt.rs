@@ -4,6 +4,7 @@
 mod adjoint;
 mod columns;
 mod engine;
+mod functions;
 mod inconsistent;
 mod one;
 mod share;
@@ -115,6 +116,8 @@ pub(super) struct Rank<S: SolverSpace> {
     /// What solves with Aᵀ, once there was such a solve, and true if values have changed since.
     adjoint: Option<Adjoint<S>>,
     is_adjoint_stale: bool,
+    /// What solves with functions of the caller keep.
+    functions: functions::Kept<S>,
 }
 
 impl<S: SolverSpace> Rank<S> {
@@ -222,6 +225,7 @@ impl<S: SolverSpace> Rank<S> {
             column: None,
             adjoint: None,
             is_adjoint_stale: false,
+            functions: Default::default(),
         };
         rank.climb(local, 0, None)?;
         match rank.current {

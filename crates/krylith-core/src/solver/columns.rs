@@ -2,6 +2,7 @@
 
 use super::Solver;
 use super::apply::on_parts;
+use super::functions::Given;
 use super::lock;
 use super::watch::Run;
 use crate::interrupt::Limits;
@@ -49,7 +50,12 @@ impl Solver<'_> {
         let (n, count) = (self.problem.own_len(), columns.len());
         let limit = self.time_limit.and_then(|limit| limit.checked_mul(count as u32));
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        let run = Run { stop, limits: Limits { cancel: self.cancel.clone(), deadline }, column: None };
+        let run = Run {
+            stop,
+            limits: Limits { cancel: self.cancel.clone(), deadline },
+            given: Given::default(),
+            column: None,
+        };
         for (k, column) in columns.enumerate() {
             let range = column * n..(column + 1) * n;
             let (b, x) = (b.range(range.clone()), x.range(range));

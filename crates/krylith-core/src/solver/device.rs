@@ -10,7 +10,7 @@ use crate::comm::{Communicator, agree, gather};
 use crate::device::cpu::Cpu;
 use crate::device::workers::Workers;
 use crate::method::MethodSpec;
-use crate::operator::Terms;
+use crate::operator::{FunctionOperator, Terms};
 use crate::options::{DeviceSpec, Options};
 use crate::precond::SubdomainFactors;
 use crate::problem::{LocalProblem, Problem};
@@ -297,6 +297,10 @@ impl SolverSpace for Cpu {
         use crate::space::Space;
         if self.comm().size() == 1 { super::bandwidth::of_cpu(self.pool()) } else { None }
     }
+    fn call(&self, f: &FunctionOperator<'_>, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
+        let wrong = || Err(Error::Internal("a function of a GPU on the host".into()));
+        f.call_on_host(x, y).unwrap_or_else(wrong)
+    }
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -511,6 +515,9 @@ mod cuda {
         }
         fn is_gpu(&self) -> bool {
             true
+        }
+        fn call(&self, f: &FunctionOperator<'_>, x: &Self::Vector, y: &mut Self::Vector) -> Result<()> {
+            self.call_function(f, x, y)
         }
         fn memory_held(&self) -> Option<u64> {
             Some(self.device().bytes_held())

@@ -1,15 +1,20 @@
-//! Matrix-free solves on the host, with operators that a program gives as functions.
+//! Solves with operators that a program gives as functions: on the host, and on the device of a solver.
 
+use super::Solver;
+use super::watch::Run;
 use crate::device::cpu::Cpu;
-use crate::matrix::{FEW, check_finite};
+use crate::interrupt::Limits;
+use crate::matrix::{Bsr, FEW, check_finite};
+use crate::memory::{Numbers, NumbersMut};
 use crate::method::{GmresOptions, MethodName, MethodSpec};
-use crate::operator::{LinearOperator, fresh_key};
+use crate::operator::{FunctionOperator, LinearOperator, fresh_key};
 use crate::options::{DeviceSpec, Options};
 use crate::precond::PrecondSpec;
 use crate::space::{History, Observer, Space};
 use crate::threads::ALONE;
 use crate::{Error, Result};
 use std::cell::RefCell;
+use std::time::Instant;
 
 /// A function that applies an operator to its first argument and writes the product to the second.
 pub type Function<'f> = dyn FnMut(&[f64], &mut [f64]) -> Result<()> + 'f;
@@ -71,7 +76,7 @@ pub fn method_of_functions(options: &Options, unknowns: usize) -> Result<MethodS
 /// functions return. Non-convergence is an [`Outcome`](crate::Outcome) of the history, not an error.
 ///
 /// ```
-/// use krylith::solver::solve_functions;
+/// use krylith_core::solver::solve_functions;
 /// // −1 2 −1, stored nowhere; Jacobi.
 /// let mut a = |x: &[f64], y: &mut [f64]| {
 ///     for i in 0..x.len() {
@@ -102,10 +107,7 @@ pub fn solve_functions<'f>(
             "operators given as functions run only on the CPU; use device=cpu or omit the device",
         ));
     }
-    if !matches!(options.precond, None | Some(PrecondSpec::Auto | PrecondSpec::None)) {
-        let message = "needs a matrix; give the preconditioner as a function too".into();
-        return Err(Error::Option { key: "precond", message });
-    }
+    refuse_precond(&options)?;
     if b.len() != x.len() || b.is_empty() {
         return Err(Error::invalid(format!(
             "b has {} numbers and x has {}; both need the same length, at least 1",
@@ -128,4 +130,145 @@ pub fn solve_functions<'f>(
     let history = method.solve(&space, &a, p, &rhs, &mut guess, &stop, observer)?.clone();
     space.read(&guess, x)?;
     Ok(history)
+}
+
+/// Refuses a preconditioner by name where there is no matrix.
+fn refuse_precond(options: &Options) -> Result<()> {
+    if matches!(options.precond, None | Some(PrecondSpec::Auto | PrecondSpec::None)) {
+        return Ok(());
+    }
+    let message = "needs a matrix; give the preconditioner as a function too".into();
+    Err(Error::Option { key: "precond", message })
+}
+
+/// The functions of a request.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Given<'f> {
+    /// A.
+    pub a: Option<&'f FunctionOperator<'f>>,
+    /// P⁻¹.
+    pub p: Option<&'f FunctionOperator<'f>>,
+}
+
+impl Given<'_> {
+    /// Returns true if there is a function.
+    pub fn is_any(&self) -> bool {
+        self.a.is_some() || self.p.is_some()
+    }
+}
+
+impl Solver<'_> {
+    /// Makes a solver without a matrix, whose [requests](Self::request) give A as a function, and P⁻¹ too if
+    /// there is one. It solves on the CPU unless the options name a GPU. `options` has no preconditioner, and
+    /// the default method is GMRES.
+    ///
+    /// # Errors
+    /// Options that name a preconditioner; the errors of [`new`](Self::new).
+    ///
+    /// ```
+    /// use krylith::Solver;
+    /// use krylith::operator::FunctionOperator;
+    /// // −1 2 −1, stored nowhere.
+    /// let a = FunctionOperator::on_host(|x, y| {
+    ///     let at = |i: usize| x.get(i).unwrap_or(&0.0);
+    ///     Ok((0..x.len()).for_each(|i| y[i] = 2.0 * x[i] - at(i.wrapping_sub(1)) - at(i + 1)))
+    /// });
+    /// let mut solver = Solver::without_matrix(50, &"method=cg rtol=1e-8".parse()?)?;
+    /// let (b, mut x) = (vec![1.0; 50], vec![0.0; 50]);
+    /// assert!(solver.request(&b, &mut x).operator(&a).run()?.converged());
+    /// assert!((x[0] - 25.0).abs() < 1e-5); // x_i = (i + 1)(50 − i)/2
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn without_matrix(unknowns: usize, options: &Options) -> Result<Solver<'static>> {
+        let mut options = options.settled()?;
+        refuse_precond(&options)?;
+        options.precond = Some(PrecondSpec::None);
+        if matches!(options.method, None | Some(MethodName::Auto)) {
+            options.method = Some(MethodName::Gmres);
+        }
+        if matches!(options.device, None | Some(DeviceSpec::Auto)) {
+            options.device = Some(DeviceSpec::Cpu);
+        }
+        // The set-up of a solver is that of a matrix, so the identity stands in for it.
+        let columns = (0..unknowns as u32).collect();
+        let identity =
+            Bsr::new(1, unknowns, unknowns, (0..=unknowns).collect(), columns, vec![1.0; unknowns])?;
+        let problem = crate::Problem::bsr(&identity)?.into_owned();
+        let mut solver = Solver::new(problem, &options)?;
+        solver.is_without_matrix = true;
+        Ok(solver)
+    }
+
+    /// Solves with functions, if there are any, or with the matrix.
+    pub(super) fn run_given(
+        &mut self,
+        given: Given,
+        transposed: bool,
+        b: Numbers,
+        x: NumbersMut,
+        observer: &mut (dyn Observer + Send),
+    ) -> Result<()> {
+        if !given.is_any() {
+            return self.run(transposed, b, x, observer);
+        }
+        self.check_whole()?;
+        self.check_vectors([("b", b.len()), ("x", x.len())])?;
+        self.check_functions(given)?;
+        self.check_finite([("b", b), ("x0", x.as_array())])?;
+        let deadline = self.time_limit.and_then(|limit| Instant::now().checked_add(limit));
+        let limits = Limits { cancel: self.cancel.clone(), deadline };
+        let run = Run { stop: self.stop, limits, given, column: None };
+        self.run_once(transposed, &run, b, x, observer)?;
+        self.check_begun(b)?;
+        let solution = &mut self.solution;
+        solution.setup_parts.add(std::mem::take(&mut self.setup));
+        solution.setup_seconds = solution.setup_parts.total();
+        solution.events.splice(0..0, self.pending.take());
+        tracing::info!(
+            outcome = solution.history.outcome.name(),
+            iterations = solution.history.iterations,
+            residual = solution.history.true_relative_residual,
+            "solved with functions"
+        );
+        Ok(())
+    }
+
+    /// Refuses functions that this solver cannot call.
+    fn check_functions(&self, given: Given) -> Result<()> {
+        if given.a.is_none() {
+            self.check_matrix()?;
+        }
+        if self.problem.comm.size() > 1 || self.workers.parts.is_some() {
+            return Err(Error::invalid(
+                "a function has the vectors of one device, and several share this system; solve on one device",
+            ));
+        }
+        let on_gpu = self.solution.device.kind == "cuda";
+        let all = given.a.into_iter().chain(given.p);
+        for function in all.flat_map(|f| [Some(f), f.transpose()]).flatten() {
+            match (function.is_on_device(), on_gpu) {
+                (true, false) => {
+                    return Err(Error::invalid(
+                        "a function of GPU vectors cannot run on the CPU, where this solver solves; use device=cuda",
+                    ));
+                }
+                (false, true) => {
+                    return Err(Error::invalid(
+                        "a function of host vectors cannot run on the GPU where this solver solves; use device=cpu, or \
+                         a function of GPU vectors",
+                    ));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses work that needs the matrix.
+    pub(super) fn check_matrix(&self) -> Result<()> {
+        match self.is_without_matrix {
+            false => Ok(()),
+            true => Err(Error::invalid("this solver has no matrix; give A as a function of the request")),
+        }
+    }
 }

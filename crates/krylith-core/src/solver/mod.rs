@@ -63,7 +63,7 @@ pub use update::Refresh;
 use crate::halo::RowNumbers;
 use crate::interrupt::Limits;
 use crate::memory::{Numbers, NumbersMut};
-use crate::operator::{PointBlockSum, SharedRows, Terms};
+use crate::operator::{FunctionOperator, PointBlockSum, SharedRows, Terms};
 use crate::options::{DeviceSpec, Options};
 use crate::precond::assemble::Assemble;
 use crate::precond::{
@@ -76,6 +76,7 @@ use crate::space::{Observer, Stop};
 use crate::{Error, Result};
 use apply::on_parts;
 use device::Choice;
+use functions::Given;
 use rayon::prelude::*;
 use rows::Rows;
 use std::sync::Arc;
@@ -129,6 +130,14 @@ pub trait SolverSpace:
     /// Returns true for a GPU, where kernel launches dominate the time of small systems.
     fn is_gpu(&self) -> bool {
         false
+    }
+    /// Calls a function of the caller, which is one for this device: `y ← f(x)`. Asynchronous on a GPU, where
+    /// it may be recorded.
+    ///
+    /// # Errors
+    /// Errors of the function.
+    fn call(&self, _f: &FunctionOperator<'_>, _x: &Self::Vector, _y: &mut Self::Vector) -> Result<()> {
+        Err(Error::Internal("a device without functions".into()))
     }
     /// Returns the bytes allocated on the device, if they are counted.
     fn memory_held(&self) -> Option<u64> {
@@ -272,6 +281,8 @@ pub struct Solver<'a> {
     column: Option<usize>,
     /// A solver of the transposed system with a set-up of its own, where that of this solver does not do.
     adjoint: Option<Box<Solver<'static>>>,
+    /// True if the solver has no matrix: it solves only with functions.
+    is_without_matrix: bool,
     /// The failure after which this solver cannot be used any more.
     broken: Option<String>,
 }
@@ -346,6 +357,7 @@ impl<'a> Solver<'a> {
             solution,
             column: None,
             adjoint: None,
+            is_without_matrix: false,
             broken: None,
         })
     }
@@ -379,7 +391,20 @@ impl<'a> Solver<'a> {
         deadline: Option<Instant>,
         observer: &mut (dyn Observer + Send),
     ) -> Result<()> {
-        let run = Run { stop, limits: Limits { cancel: self.cancel.clone(), deadline }, column: self.column };
+        let limits = Limits { cancel: self.cancel.clone(), deadline };
+        let run = Run { stop, limits, given: Given::default(), column: self.column };
+        self.run_once(transposed, &run, b, x, observer)
+    }
+
+    /// Makes one solve on the devices. Collective.
+    fn run_once(
+        &mut self,
+        transposed: bool,
+        run: &Run,
+        b: Numbers,
+        x: NumbersMut,
+        observer: &mut (dyn Observer + Send),
+    ) -> Result<()> {
         let (watcher, answer) = (Mutex::new(Some(&mut *observer)), Mutex::new(&mut self.solution));
         let done = on_parts(&mut self.workers, &self.problem, b, x, &|number, engine, local, b, x| {
             // The first thread calls the observer and notifies the others of an interrupt.
@@ -388,7 +413,7 @@ impl<'a> Solver<'a> {
                 Some(observer) => *observer,
                 None => &mut (),
             };
-            engine.solve(transposed, local, &run, b, x, observer)?;
+            engine.solve(transposed, local, run, b, x, observer)?;
             if number == 0 {
                 lock(&answer).copy_from(engine.solution(transposed));
             }
@@ -406,6 +431,7 @@ impl<'a> Solver<'a> {
         observer: &mut (dyn Observer + Send),
     ) -> Result<()> {
         self.check_whole()?;
+        self.check_matrix()?;
         self.check_vectors([("b", b.len()), ("x", x.len())])?;
         self.check_finite([("b", b), ("x0", x.as_array())])?;
         let deadline = self.time_limit.and_then(|limit| Instant::now().checked_add(limit));
@@ -516,21 +542,6 @@ impl<'a> Solver<'a> {
     /// Returns a token that stops a solve from another thread.
     pub fn cancel_token(&self) -> Cancel {
         self.cancel.clone()
-    }
-
-    /// Computes ‖r_c‖/‖b‖ for each component c of r = b − A x, over all nodes, stages and ranks. The
-    /// computation runs on the host, with the values that the caller gave. Collective where the problem is
-    /// distributed.
-    ///
-    /// # Errors
-    /// A rank that has ended or failed.
-    pub fn field_residuals(&mut self, b: &[f64], x: &[f64]) -> Result<Vec<f64>> {
-        let original = self.problem.original();
-        self.workers.first(|| {
-            let norm = original.norm(b)?;
-            let fields = original.by_field(&original.residual(b, x)?)?;
-            Ok(fields.into_iter().map(|r| if norm > 0.0 { r / norm } else { r }).collect())
-        })
     }
 
     /// Returns the problem as it was given, with the zeros that the solver has dropped.

@@ -1,7 +1,9 @@
 //! One solve with its own observer, stopping criteria and number of right-hand sides.
 
+use super::functions::Given;
 use super::{Solution, Solver};
 use crate::memory::{Numbers, NumbersMut};
+use crate::operator::FunctionOperator;
 use crate::space::{Observer, Progress, Stop};
 use crate::{Error, Result};
 use std::ops::ControlFlow;
@@ -32,6 +34,7 @@ pub struct Request<'s, 'a, 'v> {
     observer: Option<&'v mut (dyn Observer + Send)>,
     stop: Option<Stop>,
     transposed: bool,
+    given: Given<'v>,
 }
 
 impl<'a> Solver<'a> {
@@ -42,7 +45,8 @@ impl<'a> Solver<'a> {
         b: impl Into<Numbers<'v>>,
         x: impl Into<NumbersMut<'v>>,
     ) -> Request<'s, 'a, 'v> {
-        Request { solver: self, b: b.into(), x: x.into(), observer: None, stop: None, transposed: false }
+        let (b, x, given) = (b.into(), x.into(), Given::default());
+        Request { solver: self, b, x, observer: None, stop: None, transposed: false, given }
     }
 }
 
@@ -74,17 +78,45 @@ impl<'s, 'v> Request<'s, '_, 'v> {
         Self { transposed, ..self }
     }
 
+    /// Solves with a function as A. The preconditioner is still that of the solver's matrix, and the residual
+    /// is that of the function. The solve makes one attempt, and the method `auto` is GMRES.
+    ///
+    /// On a GPU the function gets device memory and a stream, and nothing is copied to the host. An operator
+    /// that is [capturable](FunctionOperator::capturable) is recorded with the rest of the iteration.
+    /// [`FunctionOperator`] has an example.
+    pub fn operator(self, a: &'v FunctionOperator<'v>) -> Self {
+        Self { given: Given { a: Some(a), ..self.given }, ..self }
+    }
+
+    /// Solves with a function as P⁻¹, instead of the preconditioner of the options. If P varies from one
+    /// application to the next, choose the method `fgmres`. The solve makes one attempt, and the method
+    /// `auto` is GMRES.
+    ///
+    /// ```
+    /// use krylith::{Solver, matrix::Csr};
+    /// use krylith::operator::FunctionOperator;
+    /// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 4.0)])?;
+    /// let mut solver = Solver::new(&a, &"precond=none device=cpu rtol=1e-10".parse()?)?;
+    /// let halve = FunctionOperator::on_host(|x, y| Ok(y.iter_mut().zip(x).for_each(|(y, x)| *y = x / 2.0)));
+    /// let mut x = [0.0; 2];
+    /// assert!(solver.request(&[3.0, 4.0], &mut x).preconditioner(&halve).run()?.converged());
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn preconditioner(self, p: &'v FunctionOperator<'v>) -> Self {
+        Self { given: Given { p: Some(p), ..self.given }, ..self }
+    }
+
     /// Solves. Collective where the problem is distributed.
     ///
     /// # Errors
     /// As [`Solver::solve`].
     pub fn run(self) -> Result<&'s Solution> {
-        let Self { solver, b, x, observer, stop, transposed } = self;
+        let Self { solver, b, x, observer, stop, transposed, given } = self;
         let kept = solver.stop;
         solver.stop = stop.unwrap_or(kept);
         let done = match observer {
-            None => solver.run(transposed, b, x, &mut ()),
-            Some(observer) => observed(solver, transposed, b, x, observer),
+            None => solver.run_given(given, transposed, b, x, &mut ()),
+            Some(observer) => observed(solver, (given, transposed), b, x, observer),
         };
         solver.stop = kept;
         done?;
@@ -113,7 +145,7 @@ impl<'s, 'v> Request<'s, '_, 'v> {
     /// # Ok::<(), krylith::Error>(())
     /// ```
     pub fn columns(self) -> Result<Vec<Solution>> {
-        let Self { solver, b, mut x, mut observer, stop, transposed } = self;
+        let Self { solver, b, mut x, mut observer, stop, transposed, given } = self;
         let n = solver.problem.own_len();
         if b.len() != x.len() || n == 0 || !b.len().is_multiple_of(n) {
             return Err(Error::invalid(format!(
@@ -124,7 +156,9 @@ impl<'s, 'v> Request<'s, '_, 'v> {
         }
         let count = b.len() / n;
         let width = match observer {
-            None if count > 1 => solver.columns_at_once(transposed, b.range(0..n), x.range(0..n))?,
+            None if count > 1 && !given.is_any() && !solver.is_without_matrix => {
+                solver.columns_at_once(transposed, b.range(0..n), x.range(0..n))?
+            }
             _ => 1,
         };
         // Groups of about equal numbers of columns.
@@ -144,7 +178,7 @@ impl<'s, 'v> Request<'s, '_, 'v> {
                 let (b, x) = (b.range(range.clone()), x.range(range));
                 solver.column = together.then_some(k - first);
                 let solution =
-                    Request { solver: &mut *solver, b, x, observer, stop, transposed }.run().cloned();
+                    Request { solver: &mut *solver, b, x, observer, stop, transposed, given }.run().cloned();
                 solver.column = None;
                 solutions[k] = Some(solution.map_err(|e| e.in_column(k))?);
             }
@@ -173,13 +207,13 @@ impl Observer for Reported<'_> {
 /// do not call it after the last iteration.
 fn observed(
     solver: &mut Solver,
-    transposed: bool,
+    (given, transposed): (Given, bool),
     b: Numbers,
     x: NumbersMut,
     observer: &mut (dyn Observer + Send),
 ) -> Result<()> {
     let mut reported = Reported { observer, last: None };
-    solver.run(transposed, b, x, &mut reported)?;
+    solver.run_given(given, transposed, b, x, &mut reported)?;
     let solution = &solver.solution;
     let (iteration, residual) = (solution.history.iterations, solution.history.residuals.last());
     if let Some(&relative_residual) = residual.filter(|_| reported.last != Some(iteration)) {

@@ -1,17 +1,20 @@
 //! Cancellation, time limits, observers, and the iteration budget of attempts.
 
+use super::functions::Given;
 use crate::interrupt::Limits;
 use crate::space::{Observer, Progress, Stop};
 use std::ops::ControlFlow;
 
 /// Limits of one solve.
-pub(super) struct Run {
+pub(super) struct Run<'f> {
     /// Tolerances and iteration limit.
     pub stop: Stop,
     /// Cancellation token and deadline.
     pub limits: Limits,
     /// Number of the column, if it was solved together with others.
     pub column: Option<usize>,
+    /// Functions of the caller that replace A and the preconditioner.
+    pub given: Given<'f>,
 }
 
 /// Decides whether an attempt is too slow. It extrapolates the number of iterations that are left until the
@@ -110,7 +113,7 @@ impl Pace {
 
 /// Reports an attempt to an observer as part of the whole solve, and records restarts and interrupts.
 pub(super) struct Watch<'a> {
-    run: &'a Run,
+    run: &'a Run<'a>,
     observer: &'a mut dyn Observer,
     /// Number of iterations of earlier attempts.
     done: usize,
@@ -123,7 +126,7 @@ pub(super) struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     pub fn new(
-        run: &'a Run,
+        run: &'a Run<'a>,
         observer: &'a mut dyn Observer,
         done: usize,
         restarts: &'a mut Vec<(usize, &'static str)>,

@@ -22,6 +22,8 @@ pub mod distributed;
 pub mod factors_transposed;
 pub mod fields;
 pub mod fields_ranks;
+#[cfg(feature = "cuda")]
+pub mod functions;
 pub mod gathered;
 pub mod ildu;
 #[cfg(feature = "cuda")]

@@ -18,6 +18,7 @@ mod cpu;
 mod diagnosis;
 mod distributed;
 mod fields;
+mod function_operators;
 mod functions;
 mod gmres;
 mod ildu;

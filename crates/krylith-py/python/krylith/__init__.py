@@ -19,6 +19,7 @@ from krylith._errors import (
     OutOfMemory,
 )
 from krylith._fields import edge_interpolation, p2_interpolation
+from krylith._functions import DeviceOperator, DeviceVector
 from krylith._keywords import MethodName, OutcomeName, PrecondName
 from krylith._matrix import KroneckerSum
 from krylith._methods import bicgstab, cbcg, cg, fgmres, gmres, minres
@@ -36,6 +37,8 @@ __all__ = [
     "ConvergenceError",
     "ConvergenceWarning",
     "DeviceError",
+    "DeviceOperator",
+    "DeviceVector",
     "Error",
     "Event",
     "Factors",

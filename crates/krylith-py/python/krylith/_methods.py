@@ -12,6 +12,7 @@ from krylith import _native
 from krylith._arrays import numbers_of, on_device
 from krylith._complex import dtype_of, reals, restored
 from krylith._errors import ConvergenceWarning, InvalidInput
+from krylith._functions import device_of
 from krylith._operator import function_of, is_matrix, refuse_beside_functions
 from krylith._options import options_text
 from krylith._report import Callback, progress
@@ -57,7 +58,7 @@ def _krylov(
         if x0 != "Mb":
             raise InvalidInput(f"x0 is {x0!r}; expected an array or 'Mb'")
         guess = dtype_of(A, M, b)
-        if M is not None and not isinstance(M, str):
+        if M is not None and not isinstance(M, str) and device_of(A, M) is None:
             x0 = restored(function_of(M, n, "M", guess)(reals(numbers_of(b, guess)).reshape(-1)), guess)
         else:
             x0 = b
@@ -78,13 +79,16 @@ def _krylov(
     tell = progress(tell, verbose, options.get("comm"))
     named: dict[str, Any] = {"method": method, "rtol": _finite(rtol), "atol": _finite(atol), "max_iters": maxiter}
     a, p = A, M
-    if is_matrix(A) and (M is None or isinstance(M, str)):
+    on_gpu = device_of(A, M) is not None
+    if on_gpu or is_matrix(A) and (M is None or isinstance(M, str)):
+        if on_gpu and (view is not None or isinstance(x0, str)):
+            raise InvalidInput("functions of GPU vectors need callback_type='pr_norm', and x0 as an array")
         if view is not None:
             refuse_beside_functions(options, "a callback that gets x", "pass callback_type='pr_norm'")
             if M is not None and M.strip() == "auto":
                 raise InvalidInput("M='auto' does not fit a callback that gets x; name a preconditioner, such as 'ildu'")
             options = {"device": "cpu", **options}
-        solver = Once(A, precond=M or "none", **named, **options)
+        solver = Once(A, precond="none" if M is None else M, **named, **options)
         if solver.shape[0] != n:
             raise InvalidInput(f"A is {solver.shape[0]}×{solver.shape[1]}, but b has {n} numbers")
         if view is None or n == 0:

@@ -40,7 +40,15 @@ def newton(
     forcing: str,
     options: str,
     callback: Callable[[int, float], Any] | None,
+    product: Callable[[Any], Callable[..., Any]] | None = None,
 ) -> dict[str, Any]: ...
+def capsule(pointer: int, len: int, gpu: int) -> Any: ...
+def numbers_of(capsule: Any, gpu: int) -> tuple[int, int]: ...
+def copy(gpu: int, to: int, from_: int, len: int, stream: int) -> None: ...
+def order(gpu: int, first: int, later: int) -> None: ...
+
+class Function:
+    def __init__(self, call: Callable[..., Any], transpose: Callable[..., Any] | None, on_device: bool, capturable: bool) -> None: ...
 
 class System:
     @staticmethod
@@ -112,6 +120,8 @@ class Solution:
 
 class Solver:
     def __init__(self, system: System, options: str) -> None: ...
+    @staticmethod
+    def without_matrix(unknowns: int, options: str) -> Solver: ...
     def solve(
         self,
         b: Any,
@@ -121,6 +131,8 @@ class Solver:
         max_iters: int | None = None,
         callback: Callable[[int, float], Any] | None = None,
         transpose: bool = False,
+        operator: Function | None = None,
+        preconditioner: Function | None = None,
     ) -> tuple[Solution, BaseException | None]: ...
     def solve_columns(
         self,

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from krylith import _native
-from krylith._arrays import copy_of, float64, held, is_complex, lend, like, on_device
+from krylith._arrays import copy_of, float64, held, is_complex, lend, like, on_device, on_host, remote
 from krylith._errors import ConvergenceWarning, InvalidInput
+from krylith._functions import caller, like_of, settle
 from krylith._matrix import new_values, system_of
 from krylith._options import count, options_text, threads_of
 from krylith._report import LOG, check_callback
@@ -69,11 +70,34 @@ class NewtonSolution:
         return "\n".join(lines)
 
 
+def _identity(n: int) -> Callable[[Any], Any]:
+    """Return the Jacobian of a method without a matrix: the linear solves do not use it."""
+    import scipy.sparse
+
+    matrix = scipy.sparse.eye_array(n, format="csr")
+    return lambda _: matrix
+
+
+def _product(jvp: Callable[[Any, Any], Any], x0: Any) -> Callable[[Any], Callable[..., Any]]:
+    """Return a function that takes the numbers of x and returns the product with the Jacobian at x."""
+    library = like_of(x0) if on_device(x0) else None
+
+    def at(numbers: Any) -> Callable[..., Any]:
+        x = like(x0, numbers)
+        if library is not None and type(numbers) is not np.ndarray:
+            settle(x)  # the stream of the solver does not wait for that of the copy
+            return caller(lambda v: jvp(x, v), library)
+        return lambda v: on_host(float64(jvp(x, like(x0, v)))).reshape(-1)
+
+    return at
+
+
 def newton(
     residual: Callable[[np.ndarray], Any],
-    jacobian: Callable[[np.ndarray], Any],
+    jacobian: Callable[[np.ndarray], Any] | None,
     x0: Any,
     *,
+    jvp: Callable[[Any, Any], Any] | None = None,
     method: str = "auto",
     precond: str = "auto",
     rtol: float = 1e-8,
@@ -94,9 +118,13 @@ def newton(
         Returns F(x), an array of the shape of x.
     jacobian : callable
         Returns ∂F/∂x at x, a sparse matrix, on the host or on a GPU. Its pattern must always be the same; it is
-        analysed once. Values on a GPU stay there.
+        analysed once. Values on a GPU stay there. With `jvp`, the matrix only preconditions, and may be an
+        approximation; None then means no preconditioner.
     x0 : array, shape (n,)
         Initial guess. If it is on a GPU, the functions get an x there, and the solution is there.
+    jvp : callable, optional
+        `jvp(x, v)` returns the product of the Jacobian at x with v, for a Jacobian-free method. Arrays are of the
+        library of x0; CuPy and PyTorch work in their current stream. The linear method `auto` is GMRES.
     method, precond, device, block, **options
         Options of the linear solves, the same as for `krylith.solve`.
     rtol, atol : float
@@ -132,6 +160,12 @@ def newton(
     if x0.ndim != 1:
         raise InvalidInput(f"x0 has shape {tuple(x0.shape)}; expected (n,)")
     check_callback(callback)
+    if jacobian is None:
+        if jvp is None:
+            raise InvalidInput("newton needs `jacobian`, or `jvp`, which may have no matrix")
+        if precond not in ("auto", "none"):
+            raise InvalidInput(f"the preconditioner {precond!r} needs a matrix; pass `jacobian`, which may be an approximation")
+        jacobian, precond = _identity(x0.shape[0]), "none"
     system, parts = system_of(jacobian(copy_of(x0)), block, comm, threads_of(options))
     parts = [one.kept() for one in parts]
     if any(is_complex(one.values) for one in parts):
@@ -139,8 +173,11 @@ def newton(
     if len(parts) != 1:
         raise InvalidInput("the Jacobian is a Kronecker sum; expected a matrix")
     gpu = parts[0].gpu
+    product = None if jvp is None else _product(jvp, x0)
     if device == "auto" and gpu is not None:
         device = f"cuda:{gpu}"
+    elif device == "auto" and jvp is not None:
+        device = f"cuda:{remote(x0)[2]}" if on_device(x0) else "cpu"
 
     def values(v: Any) -> Any:
         new = new_values(jacobian(like(x0, v)), parts[0])
@@ -153,7 +190,7 @@ def newton(
 
     linear = options_text({"method": method, "precond": precond, "device": device}, options)
     x = copy_of(x0)
-    report = _native.newton(system, f, values, lend(x), rtol, atol, count(max_steps, "max_steps") or 0, str(forcing), linear, callback)
+    report = _native.newton(system, f, values, lend(x), rtol, atol, count(max_steps, "max_steps") or 0, str(forcing), linear, callback, product)
     solution = NewtonSolution(x, report)
     for step, detail in solution.events:
         LOG.debug("step %d: %s", step, detail)

@@ -21,6 +21,8 @@ class Operator:
     #: The type of the numbers: float64 or complex128.
     dtype: np.dtype[Any] = np.dtype(np.float64)
     ndim = 2
+    #: True for a function of vectors in the memory of a GPU.
+    _on_gpu = False
     #: NumPy leaves `array @ operator` to the operator.
     __array_ufunc__ = None
 
@@ -156,6 +158,8 @@ def function_of(operator: Any, n: int, name: str, dtype: np.dtype[Any]) -> Calla
     shape = getattr(operator, "shape", (n, n))
     if tuple(shape) != (n, n):
         raise InvalidInput(f"{name} is {shape[0]}×{shape[1]}, but b has {n} numbers")
+    if getattr(operator, "_on_gpu", False):
+        raise InvalidInput(f"{name} is a function of GPU vectors, which needs a solve on the GPU; omit device='cpu', and give A as a matrix or a DeviceOperator")
     multiply = getattr(operator, "matvec", operator if callable(operator) else None)
     if multiply is None:
         raise InvalidInput(f"{name} is not an operator: {type(operator).__name__} has no matvec")
@@ -183,6 +187,13 @@ _NEEDS_LIBRARY: Mapping[str, tuple[Any, ...]] = {
 def is_function(precond: Any) -> bool:
     """Return True for a preconditioner that is not a name."""
     return not isinstance(precond, str) and (hasattr(precond, "matvec") or callable(precond) or is_matrix(precond))
+
+
+def is_map(A: Any) -> bool:
+    """Return True for a linear map without entries: a function, or an operator of any library."""
+    from krylith._matrix import KroneckerSum
+
+    return not isinstance(A, (list, tuple, str, KroneckerSum)) and not is_matrix(A) and (hasattr(A, "matvec") or callable(A))
 
 
 def refuse_beside_functions(given: Mapping[str, Any], what: str, remedy: str) -> None:

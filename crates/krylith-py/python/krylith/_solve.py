@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from krylith._keywords import MethodName
-from krylith._operator import Preconditioning
+from krylith._operator import Preconditioning, is_map
 from krylith._options import Options
 from krylith._report import Callback
 from krylith._solution import Solution
@@ -28,6 +28,7 @@ def solve(
     *,
     method: MethodName | str = "auto",
     precond: Preconditioning = "auto",
+    precond_matrix: Any = None,
     rtol: float = 1e-6,
     atol: float = 0.0,
     max_iters: int | None = None,
@@ -50,9 +51,11 @@ def solve(
 
     Parameters
     ----------
-    A : sparse matrix or KroneckerSum
+    A : sparse matrix, KroneckerSum or operator
         A matrix of SciPy, CuPy or PyTorch in any format. A matrix in the memory of a GPU is solved on that
-        GPU. A matrix on the host may be complex; sizes such as `block` then count complex unknowns.
+        GPU. A matrix on the host may be complex; sizes such as `block` then count complex unknowns. Or a linear map:
+        a `krylith.DeviceOperator` on a GPU, or a `LinearOperator` or a function of host vectors, on the CPU. The
+        method `auto` is then GMRES.
     b : array, shape (n,) or (n, k)
         Right-hand sides, on the host or on a GPU. x is on the same device.
     method : str
@@ -60,7 +63,11 @@ def solve(
     precond : str, operator or callable
         `auto`, `none`, `jacobi`, `ildu`, `amg`, `ras`, `lu`, …, with options such as `ildu:fill=1`. Or P⁻¹ as a
         preconditioner such as `krylith.ILDU(A)`, a `LinearOperator`, or a function of host vectors: then one
-        process solves on the CPU, and the method `auto` is GMRES. Choose `fgmres` if P varies.
+        process solves on the CPU, and the method `auto` is GMRES. Choose `fgmres` if P varies. A
+        `krylith.DeviceOperator` is a function of vectors on a GPU.
+    precond_matrix : sparse matrix, optional
+        The matrix of the preconditioner, where A is a function: an approximation of A, of which `precond` names a
+        preconditioner.
     rtol, atol : float
         Stop when ‖b − A x‖ ≤ max(rtol·‖b‖, atol).
     max_iters : int, optional
@@ -120,9 +127,18 @@ def solve(
     >>> bool(np.linalg.norm(A @ solution.x - 1) <= 1e-6 * 10)
     True
     """
+    if is_map(A) and not hasattr(A, "shape"):
+        A = _WithShape(A, np.shape(b)[:1] * 2)
     solver = Once(
-        A, method=method, precond=precond, rtol=rtol, atol=atol, max_iters=max_iters, device=device, block=block,
+        A, method=method, precond=precond, precond_matrix=precond_matrix, rtol=rtol, atol=atol, max_iters=max_iters, device=device, block=block,
         nullspace=nullspace, near_nullspace=near_nullspace, coordinates=coordinates, grid=grid,
         fields=fields, matrices=matrices, comm=comm, verbose=verbose, **options,
     )  # fmt: skip
     return solver.solve(b, x0, callback=callback, out=out)
+
+
+class _WithShape:
+    """A function of host vectors with a shape."""
+
+    def __init__(self, function: Any, shape: tuple[int, ...]) -> None:
+        self.matvec, self.shape = function, shape

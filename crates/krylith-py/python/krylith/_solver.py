@@ -22,7 +22,8 @@ from krylith._keywords import MethodName
 from krylith._matrix import (
     KroneckerSum, Parts, block_of_nodes, new_values, nodes_of, system_of, system_of_parts, with_values,
 )  # fmt: skip
-from krylith._operator import Operator, Preconditioning, function_of, is_function, refuse_beside_functions
+from krylith._functions import device_of, maps_of, unknowns_of
+from krylith._operator import Operator, Preconditioning, function_of, is_function, is_map, refuse_beside_functions
 from krylith._options import Options, count, options_text, threads_of
 from krylith._record import ClosedSolver, EmptySolver, Memory
 from krylith._report import LOG, Callback, check_callback, progress, warn
@@ -51,8 +52,9 @@ class Solver(Operator):
 
     Parameters
     ----------
-    A : sparse matrix or KroneckerSum
-        A matrix of SciPy, CuPy or PyTorch in any format. A matrix in the memory of a GPU stays there.
+    A : sparse matrix, KroneckerSum or operator
+        A matrix of SciPy, CuPy or PyTorch in any format. A matrix in the memory of a GPU stays there. Or a linear
+        map, as for `krylith.solve`; new values are then those of `precond_matrix`.
     method, precond : str
         The same as for `krylith.solve`, like all other parameters.
 
@@ -78,6 +80,7 @@ class Solver(Operator):
         *,
         method: MethodName | str = "auto",
         precond: Preconditioning = "auto",
+        precond_matrix: Any = None,
         rtol: float = 1e-6,
         atol: float = 0.0,
         max_iters: int | None = None,
@@ -102,17 +105,27 @@ class Solver(Operator):
             "grid": grid, "fields": fields, "matrices": matrices,
         }  # fmt: skip
         self._comm, self._verbose = comm, verbose
-        if is_function(precond):
+        #: A, if it is a function or an operator.
+        self._of = A if is_map(A) else None
+        if self._of is None and precond_matrix is not None:
+            raise InvalidInput("`precond_matrix` goes with a function as A; the preconditioner of a matrix uses that matrix")
+        #: A and the preconditioner as functions that the solver calls.
+        self._maps: tuple[Any, Any] = (None, None)
+        if is_function(precond) and self._of is None and device_of(precond) is None:
             given = self._named | self._options | self._system | {"comm": comm}
             refuse_beside_functions(given, "the preconditioner", _NAME)
-        self._set_up(A)
+        self._set_up(A if self._of is None else precond_matrix)
 
     def _set_up(self, A: Any, parts: list[Parts] | None = None) -> None:
         """Set the system up, from a matrix, or from the parts that were kept of one and the coefficients in A."""
         given = self._system
         precond, device = self._named["precond"], self._named["device"]
-        function = is_function(precond)
-        named = self._named | ({"precond": "none", "device": "cpu"} if function else {})
+        function, gpu = is_function(precond), device_of(self._of, precond)
+        place = {} if device != "auto" or gpu is None and not function and self._of is None else {"device": gpu or "cpu"}
+        named = self._named | ({"precond": "none"} if function else {}) | place
+        if self._of is not None and A is None and parts is None:
+            self._set_up_map(named)
+            return
         self._kronecker = isinstance(A, KroneckerSum)
         self._sum = KroneckerSum(A.A, None, A.B, None, A.tau) if isinstance(A, KroneckerSum) else None
         fields, block, nodes = given["fields"] if parts is None else self._fields, given["block"], None
@@ -142,7 +155,12 @@ class Solver(Operator):
         reals_each = 2 if complex_ else 1
         #: Number of rows that this process holds, and number of columns.
         self.shape = (system.own // reals_each, system.unknowns // reals_each)
-        self._function = function_of(precond, self.shape[0], "the preconditioner", self.dtype) if function else None
+        called = function and self._of is None and gpu is None
+        self._function = function_of(precond, self.shape[0], "the preconditioner", self.dtype) if called else None
+        if (function or self._of is not None) and not called:
+            if complex_ or self._kronecker:
+                raise InvalidInput("functions as A, and functions on a GPU, are real and have one stage")
+            self._maps = maps_of(self._of, precond, self.shape[0])
         if given["coordinates"] is not None:
             system = system.with_coordinates(np.ascontiguousarray(given["coordinates"], dtype=np.float64))
         if given["grid"] is not None:
@@ -154,14 +172,23 @@ class Solver(Operator):
             system = system.with_null_vectors(self._vectors("nullspace", given["nullspace"], "constant"))
         if given["near_nullspace"] is not None:
             system = system.with_near_null_vectors(self._vectors("near_nullspace", given["near_nullspace"], "rigid"))
-        gpu = self._parts[0].gpu
-        if gpu is not None and function:
+        there = self._parts[0].gpu
+        if there is not None and called:
             raise InvalidInput(f"the preconditioner is a function of host vectors, and the matrix is on a GPU; {_NAME}")
-        if device == "auto" and gpu is not None:
-            named["device"] = f"cuda:{gpu}"
+        if device == "auto" and there is not None and gpu is None:
+            named["device"] = f"cuda:{there}"
         with interrupts():
             self._native: Any = _native.Solver(system, options_text(named, self._options))
         LOG.info("set up: %r", self)
+
+    def _set_up_map(self, named: Mapping[str, Any]) -> None:
+        """Set up a solver of a function without a matrix."""
+        n = unknowns_of(self._of, self._named["precond"])
+        self._block, self._parts, self._stages, self.shape, self._function = 1, [], 1, (n, n), None
+        self._kronecker, self._sum = False, None
+        self._maps = maps_of(self._of, self._named["precond"], n)
+        with interrupts():
+            self._native = _native.Solver.without_matrix(n, options_text(dict(named), self._options))
 
     def _set_up_nothing(self, named: Mapping[str, Any]) -> None:
         options_text(dict(named), self._options)  # refuses unknown options
@@ -299,7 +326,7 @@ class Solver(Operator):
                 raise InvalidInput(f"the preconditioner is a function, whose transpose is not known; {_NAME}")
             done = self._native.solve_with(self._apply_function, right, left, *limits)
         else:
-            done = self._native.solve(lend(right), lend(left), *limits, transposed)
+            done = self._native.solve(lend(right), lend(left), *limits, transposed, *self._maps)
         native, raised = done
         if conjugates:
             conjugate(left)
@@ -396,6 +423,8 @@ class Solver(Operator):
         return self._solve(v, None, form, out).x
 
     def _apply(self, preconditioner: bool, form: Form, x: Any, out: Any) -> Any:
+        if self._maps[preconditioner] is not None:
+            raise InvalidInput(f"{'the preconditioner' if preconditioner else 'A'} is a function; apply it yourself")
         x = self._array(x)
         if out is not None:
             receiver(out, x, "x")
@@ -532,6 +561,8 @@ class Solver(Operator):
     def __getstate__(self) -> dict[str, Any]:
         if self._comm is not None:
             raise TypeError("a solver over ranks cannot be copied or pickled; create it on the ranks")
+        if self._maps != (None, None):
+            raise TypeError("a solver of a function cannot be copied or pickled")
         if any(one.gpu is not None for one in self._parts):
             raise TypeError("a solver whose matrix is on a GPU cannot be copied or pickled; create it from a host matrix")
         state = {name: getattr(self, name) for name in ("_named", "_options", "_system", "_fields", "_verbose", "_sum", "_block")}
@@ -542,7 +573,7 @@ class Solver(Operator):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._comm = None
+        self._comm, self._of, self._maps = None, None, (None, None)
         if self._parts:
             self._set_up(self._sum, self._parts)
         else:

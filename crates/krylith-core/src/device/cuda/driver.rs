@@ -185,7 +185,7 @@ pub(crate) fn seems_there() -> bool {
 
 /// Returns the primary context of a GPU. It is kept until the process ends, because making one takes a
 /// quarter of a second.
-fn context(ordinal: usize) -> std::result::Result<Arc<CudaContext>, DriverError> {
+pub(super) fn context(ordinal: usize) -> std::result::Result<Arc<CudaContext>, DriverError> {
     let mut kept = KEPT.lock().unwrap_or_else(|e| e.into_inner());
     if let Some((_, context)) = kept.iter().find(|(kept, _)| *kept == ordinal) {
         return Ok(context.clone());

@@ -31,6 +31,7 @@ mod embedded;
 mod exchange;
 mod fabric;
 pub(crate) mod factors;
+mod functions;
 mod gather;
 mod ghosts;
 mod graph;
@@ -76,6 +77,8 @@ pub(crate) use driver::{is_open, seems_there};
 pub use embedded::{archive, embedded_kernels};
 pub use fabric::{Fabric, Transport};
 pub use factors::CudaPlan;
+#[doc(hidden)] // for krylith-py
+pub use functions::{copy_in_stream, order_streams};
 pub(crate) use held::CudaVectors;
 pub use nccl::{Nccl, nccl_version};
 pub use nvrtc::add_folders as add_compiler_folders;

@@ -3,7 +3,7 @@
 use super::compiler::Kernel;
 use super::driver::Device;
 use crate::{Error, Result};
-use cudarc::driver::CudaFunction;
+use cudarc::driver::{CudaFunction, result, sys};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -88,6 +88,21 @@ impl Program {
     /// # Errors
     /// Arguments of other types than the parameters; a device that failed.
     pub fn launch(&self, blocks: usize, threads: usize, shared: usize, with: &[Argument]) -> Result<()> {
+        self.launch_in(self.device.stream.cu_stream() as usize, blocks, threads, shared, with)
+    }
+
+    /// Launches the kernel as [`launch`](Self::launch) does, in another stream of the GPU, given as a number.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch).
+    pub fn launch_in(
+        &self,
+        stream: usize,
+        blocks: usize,
+        threads: usize,
+        shared: usize,
+        with: &[Argument],
+    ) -> Result<()> {
         if !with.iter().map(Argument::kind).eq(self.parameters.iter().copied()) {
             let (entry, wanted) = (self.entry, &self.parameters);
             return Err(Error::Internal(format!("{entry} has the parameters {wanted:?}, but got {with:?}")));
@@ -99,9 +114,11 @@ impl Program {
         self.device.allow_shared(&self.function, threads, shared)?;
         let mut values = with.to_vec();
         let mut values: Vec<*mut c_void> = values.iter_mut().map(Argument::value).collect();
-        let stream = &self.device.stream;
+        let (grid, block, shared) = ((blocks as u32, 1, 1), (threads as u32, 1, 1), shared as u32);
+        let (function, stream) = (self.function.cu_function(), stream as sys::CUstream);
         // SAFETY: the types are those of the parameters, by the check above.
-        unsafe { self.device.launch_in(stream, &self.function, blocks, threads, shared, &mut values) }
+        let launched = unsafe { result::launch_kernel(function, grid, block, shared, stream, &mut values) };
+        self.device.check("cuLaunchKernel", launched)
     }
 }
 

@@ -289,6 +289,7 @@ impl<S: SolverSpace> Rank<S> {
             column: None,
             adjoint: None,
             is_adjoint_stale: false,
+            functions: Default::default(),
         })
     }
 

@@ -126,6 +126,9 @@ impl<S: SolverSpace> Engine for Rank<S> {
         observer: &mut dyn Observer,
     ) -> Result<()> {
         let _entered = run.limits.enter();
+        if run.given.is_any() {
+            return self.solved_by_functions(local, (run, transposed), rhs, x, observer);
+        }
         if transposed {
             self.prepare_adjoint(local)?;
         }
