@@ -10,6 +10,7 @@ stored entries of A. They need solves with Aᵀ, from the same set-up, and can b
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from typing import Any
 
@@ -152,10 +153,10 @@ def _op(
     place = None
     if b.is_cuda:
         place = (b.get_device(), torch.cuda.current_stream(b.device).cuda_stream)
-        known = tuple(_hash(torch.cat([crow, col]))[0].tolist())
+        known: Any = tuple(_hash(torch.cat([crow, col]))[0].tolist())
         marks: list[Any] = [tuple(row) for row in _hash(wide.view(torch.int32)).tolist()]
     else:
-        known, marks = tuple(_digest(crow, col)), [None] * len(wide)
+        known, marks = _digest(crow, col), [None] * len(wide)
     arrays = [_lent(crow, place), _lent(col, place), marks, *(_lent(one, place) for one in (wide, right, x)), status.numpy()]
     rows = [[i if len(one) > 1 else 0 for i in range(many)] for one in (wide, right)]
     core.run(of, known, *arrays, *rows)
@@ -172,9 +173,12 @@ def _lent(tensor: torch.Tensor, place: tuple[int, int] | None) -> Any:
     return There(kind, tensor.data_ptr(), tuple(tensor.shape), place)
 
 
-def _digest(crow: torch.Tensor, col: torch.Tensor) -> list[int]:
+def _digest(*indices: torch.Tensor) -> bytes:
     """Return 128 bits that identify a pattern on the host."""
-    return [int(word) for word in core.Entries(crow.numpy(), col.numpy(), None, None).digest()]
+    found = hashlib.blake2b(digest_size=16)
+    for one in indices:
+        found.update(np.ascontiguousarray(one.numpy()).view(np.uint8).data)
+    return found.digest()
 
 
 def _hash(numbers: torch.Tensor) -> torch.Tensor:
