@@ -29,6 +29,8 @@ from jax.test_util import check_grads  # noqa: E402
 import krylith.jax as kj  # noqa: E402
 
 N = 31
+#: JAX raises the second one where it has executed a program at once.
+FAILED = (jax.errors.JaxRuntimeError, ValueError)
 
 
 @pytest.fixture(autouse=True)
@@ -207,7 +209,7 @@ def test_a_solve_that_does_not_converge_ends_the_program():
     A, b, _ = system()
     hard = {"max_iters": 1, "method": "gmres", "precond": "none", "rtol": 1e-13}
     for f in (solved, jax.jit(lambda A, d, b: solved(A, d, b, **hard)).__call__):
-        with pytest.raises(jax.errors.JaxRuntimeError, match="krylith.ConvergenceError: max-iterations after 1"):
+        with pytest.raises(FAILED, match="krylith.ConvergenceError: max-iterations after 1"):
             f(A, A.data, b, **({} if f is not solved else hard)).block_until_ready()
     x, status = solved(A, A.data, b, throw=False, **hard)
     assert not bool(status.success) and int(status.iterations) == 1 and x.shape == b.shape
@@ -220,7 +222,7 @@ def test_a_solve_that_does_not_converge_ends_the_program():
 def test_an_adjoint_that_does_not_converge_ends_the_program():
     A, b, _ = system()
     g = jax.grad(lambda b: kj.solve(A, b, method="gmres", precond="none", max_iters=1).sum())
-    with pytest.raises(jax.errors.JaxRuntimeError, match="the solve with Aᵀ, for a gradient, ended with max-iter"):
+    with pytest.raises(FAILED, match="the solve with Aᵀ, for a gradient, ended with max-iter"):
         g(0 * b).block_until_ready()  # x = 0 takes no iteration
 
 
@@ -239,9 +241,9 @@ def test_what_is_refused():
     ):
         with pytest.raises(krylith.InvalidInput, match=text):
             f()
-    with pytest.raises(jax.errors.JaxRuntimeError, match="krylith.InvalidInput: .*NaN"):
+    with pytest.raises(FAILED, match="krylith.InvalidInput: .*NaN"):
         solved(A, A.data.at[0].set(jnp.nan), b).block_until_ready()
-    with pytest.raises(jax.errors.JaxRuntimeError, match="varies the indices of A"):
+    with pytest.raises(FAILED, match="varies the indices of A"):
         two = jnp.stack([A.indices, A.indices])
         jax.jit(jax.vmap(lambda i: kj.spsolve(A.data, i, A.indptr, b)))(two).block_until_ready()
     near(solved(A, A.data, b), dense(A, A.data, b))
