@@ -1,6 +1,6 @@
 //! Arrays of Python: NumPy arrays on the host, or addresses in the memory of a GPU.
 
-use crate::errors::{bounded, refuse_forked};
+use crate::errors::{bounded, detached, refuse_forked};
 use krylith_core::device::cuda::FromDevice;
 use krylith_core::memory::{Array, Number, Numbers, NumbersMut};
 use numpy::{PyArray1, PyReadonlyArray1, PyReadwriteArray1};
@@ -178,4 +178,26 @@ pub fn same_indices(
     }
     let (a, b) = (a.array()?, b.array()?);
     of_any_width!(a, b, |a, b| bounded(py, threads, || Ok(same(a, b))))
+}
+
+/// Returns indices as a list, from the host or from a GPU.
+#[pyfunction]
+pub fn read_indices(py: Python<'_>, indices: Indices<'_>) -> PyResult<Vec<i64>> {
+    refuse_forked()?;
+    fn read<T: Number + Into<i64>>(array: Array<'_, T>) -> krylith_core::Result<Vec<i64>> {
+        Ok(array.to_vec()?.into_iter().map(Into::into).collect())
+    }
+    let indices = indices.array()?;
+    detached(py, || match indices {
+        IndexArray::Narrow(array) => read(array),
+        IndexArray::Wide(array) => read(array),
+    })
+}
+
+/// Copies numbers of the host to an array on the host or on a GPU.
+#[pyfunction]
+pub fn write_numbers(py: Python<'_>, from: PyReadonlyArray1<'_, f64>, mut to: LentMut<'_>) -> PyResult<()> {
+    refuse_forked()?;
+    let (from, mut to) = (from.as_slice()?, to.array()?);
+    detached(py, || to.write(from))
 }

@@ -14,6 +14,7 @@ mod set_up;
 mod solution;
 mod solver;
 mod system;
+mod xla;
 
 use krylith_core::Outcome;
 use krylith_core::method::MethodName;
@@ -88,6 +89,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(names, module)?)?;
     module.add_function(wrap_pyfunction!(precond_keys, module)?)?;
     module.add_function(wrap_pyfunction!(arrays::same_indices, module)?)?;
+    module.add_function(wrap_pyfunction!(arrays::read_indices, module)?)?;
+    module.add_function(wrap_pyfunction!(arrays::write_numbers, module)?)?;
+    module.add_function(wrap_pyfunction!(xla::xla_handlers, module)?)?;
+    module.add_function(wrap_pyfunction!(xla::xla_layout, module)?)?;
     module.add_function(wrap_pyfunction!(callbacks::solve_operators, module)?)?;
     module.add_function(wrap_pyfunction!(callbacks::newton, module)?)?;
     module.add_function(wrap_pyfunction!(dlpack::capsule, module)?)?;

@@ -117,7 +117,7 @@ def test_what_is_no_matrix_is_refused_at_once():
             raise IndexError if i >= 60 else AssertionError("it was walked through")
 
     b = np.ones(60)
-    refused("Lazy is not a matrix; pass a sparse matrix of SciPy, CuPy or PyTorch, or a dense array", Lazy(), b)
+    refused("Lazy is not a matrix; pass a sparse matrix of SciPy, CuPy, PyTorch or JAX, or a dense array", Lazy(), b)
     solver = krylith.Solver(random_matrix(60))
     with pytest.raises(krylith.InvalidInput, match="Lazy is not a matrix"):
         solver.update_values(Lazy())

@@ -25,8 +25,8 @@ const LINES: usize = 600;
 /// memory map of an input file, and allocators that count in tests. They also are an application's device
 /// memory in tests, the bandwidth baseline of CPU products, vendor libraries as baselines, and the command's
 /// signals. The last ones are the allocator of our processes, for which the standard library has no safe
-/// interface, and memory that programs in C and Python lend.
-const UNSAFE: [&str; 21] = [
+/// interface, memory that programs in C and Python lend, and calls of XLA.
+const UNSAFE: [&str; 22] = [
     "crates/krylith-base/src/comm/mpi/",
     "crates/krylith-core/src/device/cpu/",
     "crates/krylith-core/src/device/cuda/",
@@ -48,6 +48,7 @@ const UNSAFE: [&str; 21] = [
     "crates/krylith-py/src/dlpack.rs",
     "crates/krylith-py/src/ranks.rs",
     "crates/krylith-py/src/solver.rs",
+    "crates/krylith-py/src/xla.rs",
 ];
 
 /// Folders in which a rayon pool may be created: a solver has one, and the command has one for its other

@@ -11,8 +11,8 @@ from krylith._errors import InvalidInput
 
 def on_device(array: Any) -> bool:
     """Return True for an array in the memory of a GPU, such as one of CuPy or PyTorch."""
-    if type(array) is np.ndarray:
-        return False
+    if type(array) is np.ndarray or is_jax(array):
+        return False  # arrays of JAX are immutable, so they are read as arrays of NumPy
     is_cuda = getattr(array, "is_cuda", None)  # PyTorch raises where others lack the attribute
     return is_cuda if is_cuda is not None else hasattr(array, "__cuda_array_interface__")
 
@@ -20,6 +20,11 @@ def on_device(array: Any) -> bool:
 def is_torch(array: Any) -> bool:
     """Return True for a PyTorch tensor."""
     return type(array).__module__.partition(".")[0] == "torch"
+
+
+def is_jax(array: Any) -> bool:
+    """Return True for an array or a matrix of JAX."""
+    return type(array).__module__.partition(".")[0] in ("jax", "jaxlib")
 
 
 def is_complex(array: Any) -> bool:
@@ -71,8 +76,8 @@ def _check_gradients(array: Any) -> None:
 
     if array.requires_grad and torch.is_grad_enabled():
         raise InvalidInput(
-            "a tensor requires gradients, but a solve does not compute them; "
-            "pass tensor.detach(), or solve under torch.no_grad()"
+            "a tensor requires gradients, which this function does not compute; "
+            "call krylith.torch.solve, or pass tensor.detach()"
         )
 
 

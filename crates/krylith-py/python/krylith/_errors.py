@@ -35,21 +35,21 @@ class NewPattern(InvalidInput):
 
 
 class ConvergenceError(Error, RuntimeError):
-    """A solve did not converge, and `Solution.check` or `spsolve` was called for its x.
+    """A solve did not converge, and `Solution.check`, `spsolve` or a differentiable solve was called for its x.
 
     The text names the outcome and the residual; `solution` is the result.
     """
 
-    def __init__(self, solution: Solution) -> None:
+    def __init__(self, solution: Solution, which: str = "") -> None:
         worst = f"; the worst of {len(solution.columns)} columns" if solution.columns else ""
         super().__init__(
-            f"{solution.outcome} after {solution.iterations} iterations: ‖b − A x‖/‖b‖ is "
+            f"{which}{solution.outcome} after {solution.iterations} iterations: ‖b − A x‖/‖b‖ is "
             f"{solution.true_residual:.2e}, wanted {solution.target:.2e}{worst}\n{solution.verdict()}"
         )
-        self.solution = solution
+        self.solution, self._which = solution, which
 
-    def __reduce__(self) -> tuple[type[ConvergenceError], tuple[Solution]]:
-        return type(self), (self.solution,)
+    def __reduce__(self) -> tuple[type[ConvergenceError], tuple[Solution, str]]:
+        return type(self), (self.solution, self._which)
 
 
 class Interrupted(KeyboardInterrupt):

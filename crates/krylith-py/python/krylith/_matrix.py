@@ -196,6 +196,23 @@ def _of_rows(A: Any, block: int, order: Order, *, shared: bool) -> Parts:
     return Parts(A.shape, block, Pattern(A.indptr, indices), numbers_of(data).reshape(-1), order, shared)
 
 
+def matrix_of(A: Any) -> Any:
+    """Return a sparse matrix of JAX as one of SciPy, and any other matrix as it is."""
+    if not type(A).__module__.startswith("jax.experimental.sparse"):
+        return A
+    from scipy.sparse import coo_array, csr_array
+
+    _check_dimensions(A)
+    if getattr(A, "n_batch", 0) or getattr(A, "n_dense", 0) or not hasattr(A, "indices"):
+        raise InvalidInput(f"A is a {type(A).__name__} with {A.n_batch} batch and {A.n_dense} dense dimensions; expected a matrix without")
+    data, indices = np.asarray(A.data), np.asarray(A.indices)
+    if hasattr(A, "indptr"):
+        row_ptr = np.asarray(A.indptr)
+        return csr_array((data[: row_ptr[-1]], indices[: row_ptr[-1]], row_ptr), shape=A.shape)
+    inside = (indices < np.array(A.shape)).all(axis=1)  # padding is outside
+    return coo_array((data[inside], tuple(indices[inside].T)), shape=A.shape)
+
+
 def _dense(A: Any) -> Any:
     """Convert a dense matrix to CSR; reject other objects before anything iterates over them."""
     if on_device(A):
@@ -207,10 +224,10 @@ def _dense(A: Any) -> Any:
             "A is an operator, which has no entries; "
             "pass operators and functions to krylith.gmres or another method by name"
         )
-    if type(A).__module__.startswith("jax.experimental.sparse") or not isinstance(A, (list, tuple)) and not hasattr(A, "__array__"):
+    if not isinstance(A, (list, tuple)) and not hasattr(A, "__array__"):
         raise InvalidInput(
             f"{type(A).__name__} is not a matrix; "
-            "pass a sparse matrix of SciPy, CuPy or PyTorch, or a dense array"
+            "pass a sparse matrix of SciPy, CuPy, PyTorch or JAX, or a dense array"
         )
     from scipy.sparse import csr_array
 
@@ -263,7 +280,7 @@ def system_of(
 
     Uses `threads` threads, or all. `options` are those of the solver, as text.
     """
-    handle = handle_of(comm)
+    handle, A = handle_of(comm), matrix_of(A)
     if isinstance(A, KroneckerSum):
         if comm is not None:
             raise InvalidInput(
@@ -327,7 +344,7 @@ def new_values(A: Any, known: Parts) -> Any:
 
     `A` is a matrix with the pattern of `known`, or an array of values in the order of the first matrix.
     """
-    values = _new_values(A, known)
+    values = _new_values(matrix_of(A), known)
     if not is_complex(known.values):
         if is_complex(values):
             raise NewPattern(
