@@ -579,9 +579,7 @@ krylith_status krylith_newton_solve(krylith_newton *newton,
 /// Sets the product with the Jacobian for later solves, which are then Jacobian-free: the values of
 /// `jacobian` only precondition, and may be an approximation. A null pointer removes it. The linear solves
 /// run on the CPU.
-krylith_status krylith_newton_set_product(krylith_newton *newton,
-                                          krylith_product product,
-                                          void *user);
+krylith_status krylith_newton_set_product(krylith_newton *newton, krylith_product product, void *user);
 
 /// Ends the solve that another thread runs; its outcome is KRYLITH_NEWTON_INTERRUPTED.
 void krylith_newton_cancel(krylith_newton *newton);

@@ -6,6 +6,7 @@ use crate::status::{Failure, Status, given, guard, text};
 use krylith_core::operator::FunctionOperator;
 use krylith_core::solver::{Function as HostFunction, solve_functions};
 use krylith_core::{Error, Observer, Options, Progress};
+use krylith_report::callers::Callers;
 use std::cell::Cell;
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
@@ -77,23 +78,26 @@ pub fn checked(returned: &AtomicI32, code: i32) -> krylith_core::Result<()> {
 }
 
 /// Returns an operator of the library for one of the caller, on the host or on a GPU. What the callback
-/// returns comes to `returned`.
+/// returns comes to `returned`, and it cannot use the solvers of `callers`.
 pub fn operator(
     of: &Operator,
     on_gpu: bool,
     returned: &Arc<AtomicI32>,
+    callers: &Callers,
 ) -> krylith_core::Result<FunctionOperator<'static>> {
     let apply = given(of.apply, "apply")?;
     let side = |transposed: i32| {
-        let (user, returned) = (User(of.user), returned.clone());
+        let (user, returned, callers) = (User(of.user), returned.clone(), callers.clone());
         match on_gpu {
             true => FunctionOperator::on_device(move |v| {
+                let _called = callers.enter();
                 let memory = Memory { gpu: v.gpu as i32, stream: v.stream as *mut c_void };
                 let (x, y) = (v.x as *const f64, v.y as *mut f64);
                 checked(&returned, apply(user.get(), v.len as i64, x, y, transposed, Some(&memory)))
             })
             .capturable(of.capturable != 0),
             false => FunctionOperator::on_host(move |x, y| {
+                let _called = callers.enter();
                 let (n, x, y) = (x.len() as i64, x.as_ptr(), y.as_mut_ptr());
                 checked(&returned, apply(user.get(), n, x, y, transposed, None))
             }),

@@ -63,10 +63,10 @@ impl Solver {
         Self { state: Mutex::new(ManuallyDrop::new(state)), cancel, unknowns, id: SolverId::new() }
     }
 
-    /// Locks the solver for this thread; rejects a monitor that uses its own solver, as it would wait for
-    /// itself.
+    /// Locks the solver for this thread; rejects a monitor or an operator that uses its own solver, as it
+    /// would wait for itself.
     fn lock(&self) -> Result<MutexGuard<'_, ManuallyDrop<State>>> {
-        self.id.check("monitor")?;
+        self.id.check("callback")?;
         Ok(self.state.lock().unwrap_or_else(|e| e.into_inner()))
     }
 
@@ -390,9 +390,11 @@ pub extern "C" fn krylith_solver_set_operators(
     p: Option<&Operator>,
 ) -> Status {
     guard(|| {
-        let state = &mut **handle(solver)?.lock()?;
+        let (handle, callers) = (handle(solver)?, Callers::and(handle(solver)?.id));
+        let state = &mut **handle.lock()?;
         let on_gpu = state.solver.solution().device.kind == "cuda";
-        let of = |given: Option<&Operator>| given.map(|given| operator(given, on_gpu, &state.returned));
+        let of =
+            |given: Option<&Operator>| given.map(|given| operator(given, on_gpu, &state.returned, &callers));
         state.operators = [of(a).transpose()?, of(p).transpose()?];
         Ok(())
     })

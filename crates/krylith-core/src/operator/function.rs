@@ -12,6 +12,15 @@ use std::fmt;
 /// that the stream holds already writes x, and later work of the stream reads y. Both vectors have `len`
 /// numbers in f64, are aligned to 16 bytes, and are valid during the call and in work of the stream. The
 /// primary context of the GPU is current.
+///
+/// # Examples
+/// ```
+/// use krylith_core::operator::DeviceVectors;
+/// /// The size of a launch with 256 threads in each thread block.
+/// fn blocks(v: &DeviceVectors) -> usize { v.len.div_ceil(256) }
+/// let v = DeviceVectors { x: 4096, y: 8192, len: 500, gpu: 0, stream: 1, recording: false };
+/// assert_eq!(blocks(&v), 2);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceVectors {
     /// Address of x, which must not change.
