@@ -278,8 +278,8 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         Ok(&self.history)
     }
 
-    /// Clears the history, and takes b and x in the unit of the solve. Returns `None` if the solve ends before
-    /// it starts.
+    /// Clears the history, and takes b and x in the unit of the solve. Returns `None` if the solve ends
+    /// before it starts.
     fn begin(
         &mut self,
         s: &S,

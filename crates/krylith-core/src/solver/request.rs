@@ -123,8 +123,8 @@ impl<'s, 'v> Request<'s, '_, 'v> {
         Ok(&solver.solution)
     }
 
-    /// Solves A X = B for several right-hand sides with one set-up. B and X are stored column by column, and X
-    /// holds the initial guesses. Collective where the problem is distributed.
+    /// Solves A X = B for several right-hand sides with one set-up. B and X are stored column by column, and
+    /// X holds the initial guesses. Collective where the problem is distributed.
     ///
     /// Up to [`MOST_COLUMNS`](crate::space::MOST_COLUMNS) columns are solved together, so that products read
     /// the matrix once. Each column has its own scalars and ends on its own. With an observer, and in f32,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from krylith._arrays import lend, stacked, zeros_like
-from krylith._complex import conjugate, conjugated
+import numpy as np
+
+from krylith._arrays import empty_like, is_complex, is_torch, lend, on_device, receiver, stacked, zeros_like
+from krylith._complex import conjugate, conjugated, dtype_of
 from krylith._errors import InvalidInput, Interrupted
 from krylith._solution import Solution
 
@@ -16,10 +18,50 @@ if TYPE_CHECKING:
 _AT_ONCE = 1 << 28
 
 
-def solve_together(solver: Solver, b: Any, x0: Any, how: tuple[Any, ...], x: Any) -> list[Solution]:
+def solve_columns(solver: Solver, b: Any, x0: Any, how: tuple[Any, ...], out: Any) -> Solution:
+    """Solve for the columns of b: together, or one after the other if Python is called in between."""
+    if b.shape[-1] == 0:
+        raise InvalidInput(f"b has shape {tuple(b.shape)}; expected at least one column")
+    x0 = x0 if x0 is None or hasattr(x0, "shape") else np.asarray(x0)
+    if x0 is not None and tuple(x0.shape) != tuple(b.shape):
+        raise InvalidInput(f"x0 has shape {tuple(x0.shape)}; expected the shape of b, {tuple(b.shape)}")
+    x = receiver_of(b, out, "b")
+    *_, callback, _ = how
+    halves = is_complex(b) and solver.dtype.kind != "c"
+    calls = callback is not None or solver._function is not None or any(a is not None for a in solver._maps)
+    if calls or halves or solver.shape[0] == 0:
+        solutions = [_one(solver, b, x0, how, x, k) for k in range(b.shape[-1])]
+    else:
+        solutions = _together(solver, b, x0, how, x)
+    return Solution(x if out is None else out, worst(solutions)._native, tuple(solutions))
+
+
+def receiver_of(like: Any, out: Any, what: str) -> Any:
+    """Return the array that receives columns: `out`, or a new one like the right-hand sides."""
+    if out is not None:
+        return receiver(out, like, what)
+    return empty_like(like) if is_torch(like) or on_device(like) else np.empty(like.shape, dtype_of(like))
+
+
+def worst(solutions: list[Solution]) -> Solution:
+    """Return the solution that describes several: the one with the worst convergence."""
+    return max(solutions, key=lambda s: (not s, not s.converged, s.true_residual))
+
+
+def _one(solver: Solver, b: Any, x0: Any, how: tuple[Any, ...], x: Any, k: int) -> Solution:
+    """Solve for column k, and write the solution to column k of x."""
+    try:
+        solution = solver._one(b[..., k], None if x0 is None else x0[..., k], how, None)
+    except InvalidInput as e:
+        raise InvalidInput(f"column {k}: {e}") from None
+    x[..., k] = solution.x
+    return solution
+
+
+def _together(solver: Solver, b: Any, x0: Any, how: tuple[Any, ...], x: Any) -> list[Solution]:
     """Solve for the columns of b, write the solutions to the columns of x, and return them."""
     n, count = solver.shape[0], b.shape[-1]
-    width = max(1, min(count, _AT_ONCE // max(n, 1)))
+    width = max(1, min(count, _AT_ONCE // n))
     solutions = []
     for first in range(0, count, width):
         solutions += _group(solver, b, x0, how, x, range(first, min(first + width, count)))

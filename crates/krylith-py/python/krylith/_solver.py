@@ -13,7 +13,7 @@ from krylith import _native
 from krylith._arrays import (
     apart, as_complex, empty_like, is_complex, is_torch, lend, numbers_of, on_device, receiver, zeros_like,
 )  # fmt: skip
-from krylith._columns import solve_together
+from krylith._columns import receiver_of, solve_columns, worst
 from krylith._comm import any_rank, rank_of
 from krylith._complex import Form, conjugate, conjugated, dtype_of, form_of, real_vectors, reals, restored
 from krylith._errors import Interrupted, InvalidInput, NewPattern, interrupts
@@ -290,7 +290,7 @@ class Solver(Operator):
             b = apart(b, out)
         how = (rtol, atol, max_iters, callback, form)
         if b.ndim == (3 if self._kronecker else 2) and b.shape[-1] != 1:
-            solution = self._columns(b, x0, how, out)
+            solution = solve_columns(self, b, x0, how, out)
         else:
             solution = self._one(b, x0, how, out)
         warn(solution)
@@ -349,9 +349,9 @@ class Solver(Operator):
         parts = []
         for of, guess in zip((b.real, b.imag), (None, None) if x0 is None else (x0.real, x0.imag)):
             parts.append(self._one(of, guess, (rtol, atol, *more), None))
-        x = _result(b, out, "b")
+        x = receiver_of(b, out, "b")
         x.real[...], x.imag[...] = (one.x for one in parts)
-        return Solution(x if out is None else out, _worst(parts)._native, tuple(parts))
+        return Solution(x if out is None else out, worst(parts)._native, tuple(parts))
 
     def _returned(self, x: Any, like: Any, out: Any, direct: bool) -> Any:
         """Return a vector of the solver in the caller's library and ordering, or `out` with its numbers."""
@@ -382,28 +382,6 @@ class Solver(Operator):
         z = self._function(v.reshape(n // s, s).T.reshape(-1))
         return np.asarray(self._flat(np.asarray(z).reshape(-1), "the result of the preconditioner")).reshape(-1)
 
-    def _columns(self, b: Any, x0: Any, how: tuple[Any, ...], out: Any) -> Solution:
-        if b.shape[-1] == 0:
-            raise InvalidInput(f"b has shape {tuple(b.shape)}; expected at least one column")
-        x0 = x0 if x0 is None or hasattr(x0, "shape") else np.asarray(x0)
-        if x0 is not None and tuple(x0.shape) != tuple(b.shape):
-            raise InvalidInput(f"x0 has shape {tuple(x0.shape)}; expected the shape of b, {tuple(b.shape)}")
-        x = _result(b, out, "b")
-        *_, callback, _ = how
-        halves = is_complex(b) and self.dtype.kind != "c"
-        if callback is None and self._function is None and not halves and self.shape[0] > 0:
-            solutions = solve_together(self, b, x0, how, x)
-            return Solution(x if out is None else out, _worst(solutions)._native, tuple(solutions))
-        solutions = []
-        for k in range(b.shape[-1]):
-            guess = None if x0 is None else x0[..., k]
-            try:
-                solutions.append(self._one(b[..., k], guess, how, None))
-            except InvalidInput as e:
-                raise InvalidInput(f"column {k}: {e}") from None
-            x[..., k] = solutions[-1].x
-        return Solution(x if out is None else out, _worst(solutions)._native, tuple(solutions))
-
     def multiply(self, x: Any, out: Any = None, *, transpose: bool | Literal["N", "T", "H"] = False) -> Any:
         """Return A x, Aᵀ x or Aᴴ x, computed on the device of the solver.
 
@@ -430,12 +408,12 @@ class Solver(Operator):
             receiver(out, x, "x")
             x = apart(x, out)
         if x.ndim == (3 if self._kronecker else 2) and x.shape[-1] != 1:
-            y = _result(x, out, "x")
+            y = receiver_of(x, out, "x")
             for k in range(x.shape[-1]):
                 y[..., k] = self._apply(preconditioner, form, x[..., k], None)
             return y if out is None else out
         if is_complex(x) and self.dtype.kind != "c":
-            y = _result(x, out, "x")
+            y = receiver_of(x, out, "x")
             y.real[...], y.imag[...] = (self._apply(preconditioner, form, part, None) for part in (x.real, x.imag))
             return y if out is None else out
         flat = self._flat(x, "x")
@@ -583,18 +561,6 @@ class Solver(Operator):
     def cancel(self) -> None:
         """End the solve that another thread runs; its outcome is `interrupted`."""
         self._native.cancel()
-
-
-def _result(like: Any, out: Any, what: str) -> Any:
-    """Return the array that receives columns: `out`, or a new one like the right-hand sides."""
-    if out is not None:
-        return receiver(out, like, what)
-    return empty_like(like) if is_torch(like) or on_device(like) else np.empty(like.shape, dtype_of(like))
-
-
-def _worst(solutions: list[Solution]) -> Solution:
-    """Return the solution that describes several: the one with the worst convergence."""
-    return max(solutions, key=lambda s: (not s, not s.converged, s.true_residual))
 
 
 class Once(Solver):

@@ -4,6 +4,7 @@
 //! the row has, and packs the values. Afterwards only the row pointers of the CSR arrays are kept. New values
 //! are placed with those words alone.
 
+mod columns;
 mod detect;
 mod shape;
 
@@ -21,11 +22,12 @@ use crate::Result;
 use crate::matrix::Bsr;
 use crate::memory::Numbers;
 use crate::operator::{Dots, Format, MOST_DIAGONALS, diagonals_of, mirrored, not_by_diagonals};
-use crate::space::{MOST_COLUMNS, Precision};
+use crate::space::Precision;
+use columns::Columns;
 use detect::{GhostRows, Values, blocks, diagonals_on_device};
 use shape::{
-    DiaShape, dia, dia_columns, dia_ghosts, dia_mirror, dia_named, dia_of_columns, dia_pack, dia_pack_ghosts,
-    dia_product, dia_residual, dia_smooth, dia_that_smooths,
+    DiaShape, dia, dia_columns, dia_ghosts, dia_mirror, dia_named, dia_pack, dia_pack_ghosts, dia_product,
+    dia_residual, dia_smooth, dia_that_smooths,
 };
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -121,14 +123,6 @@ pub(in crate::device::cuda) struct Sums {
 }
 
 const _: () = assert!(size_of::<Sums>() == 56);
-
-/// Mirrors `struct Columns` in `kernels/dia.cu`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub(in crate::device::cuda) struct Columns {
-    of: [Smooth; MOST_COLUMNS],
-    y: [u64; MOST_COLUMNS],
-}
 
 /// Addresses of b, x and the results of a residual.
 pub(super) struct ResidualOf {
@@ -267,42 +261,6 @@ impl DiaProduct {
             Some((dots, scalars)) => space.fabric().total(scalars.value(dots.slot()), sums),
             None => Ok(()),
         }
-    }
-
-    /// Computes products with several vectors, or their residuals or smoother steps, with one pass over the
-    /// values. `of[k].x` and `y[k]` are the addresses of vector k and of its result, which must not be one of
-    /// the arguments. The lengths have been checked, and there are no columns of other ranks.
-    pub fn multiply_columns(&self, space: &Cuda, smooths: bool, of: &[Smooth], y: &[u64]) -> Result<()> {
-        let (device, stored) = (space.device(), &self.stored);
-        if self.rows == 0 {
-            return Ok(());
-        }
-        for (of, y) in of.chunks(MOST_COLUMNS).zip(y.chunks(MOST_COLUMNS)) {
-            let mut on = Columns::default();
-            on.of[..of.len()].copy_from_slice(of);
-            on.y[..y.len()].copy_from_slice(y);
-            let kind = if smooths { 1 + usize::from(of[0].first != 0) } else { 0 };
-            let cell = &stored.kernels.columns[kind];
-            let function = match cell.get() {
-                Some(function) => function,
-                None => {
-                    let made = device.function(&dia_of_columns(&stored.kernels.shape, kind))?;
-                    cell.get_or_init(|| made)
-                }
-            };
-            function.on(device, blocks(self.rows), DiaShape::THREADS).run(
-                space.halt(),
-                self.rows as u32,
-                stored.count as i32,
-                stored.offsets,
-                stored.values.pointer(),
-                stored.stride as i64,
-                on,
-                of.len() as i32,
-                &self.coefficient,
-            )?;
-        }
-        Ok(())
     }
 
     /// True if [`smooth`](Self::smooth) is supported.

@@ -150,9 +150,9 @@ impl<S: SolverSpace> Rank<S> {
         Ok(())
     }
 
-    /// Takes the result of column k, if the current attempt has solved it together with others: x goes to the vector of a
-    /// solve, and the history to that of the attempt. Returns the seconds of the column, and why it was
-    /// halted.
+    /// Takes the result of column k, if the current attempt has solved it together with others: x goes to the
+    /// vector of a solve, and the history to that of the attempt. Returns the seconds of the column, and why
+    /// it was halted.
     pub(super) fn take_solved(&mut self, k: usize) -> Result<Option<(f64, Option<&'static str>)>> {
         let Some(on) = self.together.as_mut().filter(|on| on.attempt == self.next_attempt) else {
             return Ok(None);
