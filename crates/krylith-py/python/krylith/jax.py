@@ -32,11 +32,11 @@ from jax.experimental import sparse
 
 from krylith import _differentiable as core
 from krylith import _native
-from krylith._differentiable import STATUS, Entries, Spec, There, clear, hashed, keep
+from krylith._differentiable import OUTCOMES, STATUS, Entries, Spec, There, clear, hashed, keep
 from krylith._arrays import lend_indices
 from krylith._errors import InvalidInput
 
-__all__ = ["Status", "clear", "keep", "solve", "spsolve"]
+__all__ = ["OUTCOMES", "Status", "clear", "keep", "solve", "spsolve"]
 
 #: XLA's name of the call.
 _TARGET = "krylith_solve"
@@ -47,7 +47,7 @@ _x64: Any = jax.enable_x64 if hasattr(jax, "enable_x64") else getattr(jax.experi
 class Status(NamedTuple):
     """How solves ended: arrays with one number for each solve."""
 
-    #: Index of the outcome in `Status.OUTCOMES`.
+    #: Index of the outcome in `krylith.jax.OUTCOMES`.
     outcome: Any
     iterations: Any
     #: The relative residual ‖b − A x‖/‖b‖ of the returned x.
@@ -62,7 +62,7 @@ class Status(NamedTuple):
 
 
 #: The outcomes whose x is good.
-_CONVERGED, _ROUNDING = (core.OUTCOMES.index(name) for name in ("converged", "rounding-limit"))
+_CONVERGED, _ROUNDING = (OUTCOMES.index(name) for name in ("converged", "rounding-limit"))
 
 
 class _Pattern(NamedTuple):

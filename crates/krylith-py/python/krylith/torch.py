@@ -149,7 +149,8 @@ def _op(
     many = max(len(values), len(b))
     wide = values.detach().double().reshape(len(values), -1).contiguous()
     right = b.detach().double().contiguous()
-    x, status = torch.zeros(many, right.shape[1], dtype=torch.float64, device=b.device), torch.empty(many, STATUS, dtype=torch.float64)
+    x = torch.zeros(many, right.shape[1], dtype=torch.float64, device=b.device)
+    status = torch.empty(many, STATUS, dtype=torch.float64)
     place = None
     if b.is_cuda:
         place = (b.get_device(), torch.cuda.current_stream(b.device).cuda_stream)
