@@ -171,7 +171,9 @@ def _lent(tensor: torch.Tensor, place: tuple[int, int] | None) -> Any:
     if place is None:
         return tensor.numpy()
     kind = {torch.float64: "<f8", torch.int64: "<i8", torch.int32: "<i4"}[tensor.dtype]
-    return There(kind, tensor.data_ptr(), tuple(tensor.shape), place)
+    there = There(kind, tensor.data_ptr(), tuple(tensor.shape), place)
+    there.owner = tensor  # which may be a copy
+    return there
 
 
 def _digest(*indices: torch.Tensor) -> bytes:
