@@ -1,6 +1,7 @@
 """Times of differentiable solves in JAX and PyTorch, beside other solvers of these libraries and SciPy.
 
 Usage: python bench/python/differentiable.py [--device cpu|cuda] [--nodes 100] [--out rows.json] [--clock cpu|wall]
+       [--libraries host,jax,torch] [--without "jax spsolve"]
 
 The system is diffusion with a coefficient that varies by 100, on nodes² nodes. Each row has the seconds of the first
 call, with compilation and set-up, of a later call with the same values, of one with new values, and of the gradients
@@ -107,6 +108,8 @@ def of_jax(args, A, b, wanted, clock) -> list[dict]:
             "jax spsolve": (jax.jit(lambda v, b: spsolve(v, indices, indptr, b, tol=RTOL)), None),
         }
         for name, (solve, gradients) in functions.items():
+            if name in args.without:
+                continue
             if gradients is None:
                 gradients = jax.jit(jax.grad(lambda v, b, f=solve: (f(v, b) ** 2).sum(), (0, 1)))
             try:
@@ -222,6 +225,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=100)
     parser.add_argument("--clock", choices=["cpu", "wall"])
     parser.add_argument("--libraries", default="host,jax,torch")
+    parser.add_argument("--without", action="append", default=[], help="the name of a row of JAX to leave out")
     parser.add_argument("--out")
     args = parser.parse_args()
     wall = (args.clock or ("cpu" if args.device == "cpu" else "wall")) == "wall"

@@ -87,6 +87,9 @@ def _plain(value: Any) -> Any:
 class There:
     """Numbers at an address of a GPU or of the host, contiguous, which the caller keeps during a call."""
 
+    #: An object that owns the memory.
+    owner: Any = None
+
     def __init__(self, kind: str, pointer: int, shape: Sequence[int], place: tuple[int, int] | None) -> None:
         self.shape, self.dtype, self._kind, self._place = tuple(shape), np.dtype(kind), kind, place
         self.pointer = pointer

@@ -32,22 +32,22 @@ from jax.experimental import sparse
 
 from krylith import _differentiable as core
 from krylith import _native
-from krylith._differentiable import STATUS, Entries, Spec, There, clear, hashed, keep
+from krylith._differentiable import OUTCOMES, STATUS, Entries, Spec, There, clear, hashed, keep
 from krylith._arrays import lend_indices
 from krylith._errors import InvalidInput
 
-__all__ = ["Status", "clear", "keep", "solve", "spsolve"]
+__all__ = ["OUTCOMES", "Status", "clear", "keep", "solve", "spsolve"]
 
 #: XLA's name of the call.
 _TARGET = "krylith_solve"
-#: Older versions of JAX have the switch for f64 among their experiments.
-_x64: Any = jax.enable_x64 if hasattr(jax, "enable_x64") else getattr(jax.experimental, "enable_x64")
+if not hasattr(jax, "enable_x64"):
+    raise ImportError(f"krylith.jax needs JAX 0.8 or later, and JAX is {jax.__version__}: update jax")
 
 
 class Status(NamedTuple):
     """How solves ended: arrays with one number for each solve."""
 
-    #: Index of the outcome in `Status.OUTCOMES`.
+    #: Index of the outcome in `krylith.jax.OUTCOMES`.
     outcome: Any
     iterations: Any
     #: The relative residual ‖b − A x‖/‖b‖ of the returned x.
@@ -62,7 +62,7 @@ class Status(NamedTuple):
 
 
 #: The outcomes whose x is good.
-_CONVERGED, _ROUNDING = (core.OUTCOMES.index(name) for name in ("converged", "rounding-limit"))
+_CONVERGED, _ROUNDING = (OUTCOMES.index(name) for name in ("converged", "rounding-limit"))
 
 
 class _Pattern(NamedTuple):
@@ -307,7 +307,7 @@ def call(spec: Spec, pattern: _Pattern, data: Any, b: Any) -> tuple[Any, Status]
     """Solve for one vector of real numbers, in a call that has no derivatives; return x and the status."""
     dtype = b.dtype
     # Numbers of 32 bits become numbers of 64 bits here, also where JAX does not use these by default.
-    with _x64(True):
+    with jax.enable_x64(True):
         wide, right = data.astype(jnp.float64), b.astype(jnp.float64)
         values = wide
         if pattern.order is not None:

@@ -149,7 +149,8 @@ def _op(
     many = max(len(values), len(b))
     wide = values.detach().double().reshape(len(values), -1).contiguous()
     right = b.detach().double().contiguous()
-    x, status = torch.zeros(many, right.shape[1], dtype=torch.float64, device=b.device), torch.empty(many, STATUS, dtype=torch.float64)
+    x = torch.zeros(many, right.shape[1], dtype=torch.float64, device=b.device)
+    status = torch.empty(many, STATUS, dtype=torch.float64)
     place = None
     if b.is_cuda:
         place = (b.get_device(), torch.cuda.current_stream(b.device).cuda_stream)
@@ -170,7 +171,9 @@ def _lent(tensor: torch.Tensor, place: tuple[int, int] | None) -> Any:
     if place is None:
         return tensor.numpy()
     kind = {torch.float64: "<f8", torch.int64: "<i8", torch.int32: "<i4"}[tensor.dtype]
-    return There(kind, tensor.data_ptr(), tuple(tensor.shape), place)
+    there = There(kind, tensor.data_ptr(), tuple(tensor.shape), place)
+    there.owner = tensor  # which may be a copy
+    return there
 
 
 def _digest(*indices: torch.Tensor) -> bytes:
