@@ -78,8 +78,10 @@ def test_gradcheck(device, kind):
     args = (values.detach().requires_grad_(), b.detach().requires_grad_())
     f = lambda values, b: kt.spsolve(values, crow, col, b, rtol=1e-13)  # noqa: E731
     forward = kind in ("vector", "blocks")
-    assert torch.autograd.gradcheck(f, args, check_forward_ad=forward, fast_mode=True)
-    assert torch.autograd.gradgradcheck(f, args, fast_mode=True)
+    # Indexed sums of PyTorch on a GPU have no fixed order.
+    same = 0.0 if device == "cpu" else 1e-9
+    assert torch.autograd.gradcheck(f, args, check_forward_ad=forward, fast_mode=True, nondet_tol=same)
+    assert torch.autograd.gradgradcheck(f, args, fast_mode=True, nondet_tol=same)
 
 
 def test_gradients_of_tensors(device):

@@ -181,6 +181,7 @@ class _OfParts(Solver):
         self._named = {name: options.pop(name, default) for name, default in (named | {"rtol": None}).items()}
         self._system = {name: options.pop(name, None) for name in (*_WORDS, "near_nullspace", "fields", "matrices", "coordinates")}
         self._options, self._comm, self._verbose = options, None, False
+        self._of, self._maps = None, (None, None)
         self._block = self._system["block"]
         self._set_up(None, [parts])
         self._parts = []
