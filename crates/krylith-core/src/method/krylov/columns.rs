@@ -25,8 +25,8 @@ pub trait ColumnsMethod<S: Space> {
         space: &Columns<S>,
         a: &dyn LinearOperator<S>,
         p: Option<&dyn LinearOperator<S>>,
-        b: &Vec<S::Vector>,
-        x: &mut Vec<S::Vector>,
+        b: &<Columns<S> as Space>::Vector,
+        x: &mut <Columns<S> as Space>::Vector,
         stop: &Stop,
         observers: &mut [&mut dyn Observer],
     ) -> Result<Vec<History>>;
@@ -52,8 +52,8 @@ impl<S: Space, R: Recurrence<Columns<S>>> ColumnsMethod<S> for Krylov<Columns<S>
         space: &Columns<S>,
         a: &dyn LinearOperator<S>,
         p: Option<&dyn LinearOperator<S>>,
-        b: &Vec<S::Vector>,
-        x: &mut Vec<S::Vector>,
+        b: &<Columns<S> as Space>::Vector,
+        x: &mut <Columns<S> as Space>::Vector,
         stop: &Stop,
         observers: &mut [&mut dyn Observer],
     ) -> Result<Vec<History>> {
@@ -109,8 +109,8 @@ impl<S: Space, R: Recurrence<Columns<S>>> Krylov<Columns<S>, R> {
     fn begin_columns(
         &mut self,
         s: &Columns<S>,
-        b: &Vec<S::Vector>,
-        x: &mut Vec<S::Vector>,
+        b: &<Columns<S> as Space>::Vector,
+        x: &mut <Columns<S> as Space>::Vector,
         count: usize,
         stop: &Stop,
     ) -> Result<Vec<Column>> {
@@ -136,7 +136,7 @@ impl<S: Space, R: Recurrence<Columns<S>>> Krylov<Columns<S>, R> {
         on: &Operators<Columns<S>>,
         column: &mut Column,
         k: usize,
-        x: &mut Vec<S::Vector>,
+        x: &mut <Columns<S> as Space>::Vector,
         observer: &mut dyn Observer,
     ) -> Result<()> {
         let Some(running) = &mut column.running else { return Ok(()) };
