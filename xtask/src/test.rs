@@ -43,7 +43,7 @@ struct Run {
 
 /// Everything is built once. MPI comes before the tests, because their ranks run under it.
 const STEPS: [Step; 14] = [
-    step(Desk, "tidy", 10, |_| tidy::check().into()),
+    step(Desk, "tidy", 15, |_| tidy::check().into()),
     step(Desk, "format", 10, |_| format()),
     step(Ci, "packages", 20, |_| package::check(false).into()),
     step(Ci, "licences", 10, |_| licenses::check().into()),
