@@ -49,7 +49,7 @@ const STEPS: [Step; 14] = [
     step(Ci, "licences", 10, |_| licenses::check().into()),
     step(Desk, "MPI", 60, launchers),
     // All features of the workspace at once: each other set of features would build the library again.
-    step(Desk, "lints", 220, |_| clippy(&["--workspace", "--all-targets", "--all-features"])),
+    step(Desk, "lints", 270, |_| clippy(&["--workspace", "--all-targets", "--all-features"])),
     step(Ci, "lints without cuda", 60, |_| {
         clippy(&["--package", "krylith-core", "--no-default-features", "--lib"])
     }),

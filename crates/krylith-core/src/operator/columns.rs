@@ -6,6 +6,22 @@ use crate::space::{Columns, MOST_COLUMNS, Space};
 use arrayvec::ArrayVec;
 
 /// An operator, applied to every column of a [`Columns`] space.
+///
+/// # Examples
+/// ```
+/// use krylith::device::Cpu;
+/// use krylith::operator::{LinearOperator, PointBlock, Space};
+/// use krylith::{Precision, matrix::Csr};
+/// use krylith_core::operator::Together;
+/// use krylith_core::space::Columns;
+/// let space = Columns::new(Cpu::new(2, 1), 2)?;
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
+/// let a = PointBlock::csr(space.one(), &a, Precision::F64)?;
+/// let (x, mut y) = (vec![vec![1.0, 0.0], vec![0.0, 1.0]], space.vector()?);
+/// Together(&a).apply(&space, &x, &mut y)?;
+/// assert_eq!(y, [[2.0, 0.0], [1.0, 3.0]]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub struct Together<'a, S: Space>(pub &'a dyn LinearOperator<S>);
 
 /// Calls `work` with the live columns of both vectors.

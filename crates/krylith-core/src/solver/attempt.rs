@@ -280,8 +280,9 @@ impl<S: SolverSpace> Rank<S> {
     fn climb(&mut self, local: &LocalProblem, from: usize, done: Option<usize>) -> Result<()> {
         let _setup = profile::begin(SetupPart::Other);
         let before = self.fallbacks[self.next_attempt].clone();
-        // Free the memory of the method first, and that of the preconditioner unless the next attempt uses
+        // Free the memory of the methods first, and that of the preconditioner unless the next attempt uses
         // the same one.
+        self.together = None;
         let mut kept = self.current.take().map(|current| (current.p, current.info));
         let open = *self.options.precond_or_auto() == PrecondSpec::Auto;
         // After an attempt that needs too much memory or exceeds a limit of `auto`, an attempt that needs

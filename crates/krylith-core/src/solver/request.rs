@@ -155,6 +155,9 @@ impl<'s, 'v> Request<'s, '_, 'v> {
             )));
         }
         let count = b.len() / n;
+        if count == 0 {
+            return Ok(Vec::new());
+        }
         let width = match observer {
             None if count > 1 && !given.is_any() && !solver.is_without_matrix => {
                 solver.columns_at_once(transposed, b.range(0..n), x.range(0..n))?
@@ -166,11 +169,15 @@ impl<'s, 'v> Request<'s, '_, 'v> {
         let mut solutions = vec![None; count];
         for first in (0..count).step_by(group) {
             let last = (first + group).min(count);
-            let together = last - first > 1;
-            let mut order = vec![0];
+            let (mut together, mut order) = (last - first > 1, Vec::from_iter(0..last - first));
             if together {
                 let own = stop.unwrap_or(solver.stop);
-                order = solver.solve_columns(transposed, own, first..last, b, &mut x)?;
+                match solver.solve_columns(transposed, own, first..last, b, &mut x) {
+                    Ok(best) => order = best,
+                    // One column at a time takes less.
+                    Err(e) if e.is_memory() => together = false,
+                    Err(e) => return Err(e),
+                }
             }
             for k in order.into_iter().map(|k| first + k) {
                 let range = k * n..(k + 1) * n;

@@ -18,6 +18,19 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
 /// The space of several vectors of another space. Work applies to the right-hand sides that are selected.
+///
+/// # Examples
+/// ```
+/// use krylith::device::Cpu;
+/// use krylith::operator::Space;
+/// use krylith_core::space::Columns;
+/// let space = Columns::new(Cpu::new(3, 1), 2)?;
+/// let mut x = space.vector()?; // two vectors of zeros
+/// space.select([1]);
+/// space.write(&[1.0, 2.0, 3.0], &mut x)?;
+/// assert_eq!(x, [vec![0.0; 3], vec![1.0, 2.0, 3.0]]);
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub struct Columns<S: Space> {
     space: S,
     width: usize,

@@ -222,6 +222,7 @@ pub fn columns_end_on_their_own(device: &str) {
     let solutions = solver.request(&b, &mut found).columns().unwrap();
     let ends: Vec<_> = solutions.iter().map(|solution| solution.history.outcome).collect();
     assert_eq!(ends, [Outcome::Converged; 5], "{device}");
+    assert!(solver.request(&[0.0; 0], &mut [0.0; 0]).columns().unwrap().is_empty());
     // A number that is not finite in one column.
     let mut bad = b.clone();
     bad[2 * n + 7] = f64::NAN;

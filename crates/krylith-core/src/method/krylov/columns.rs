@@ -14,6 +14,25 @@ use crate::operator::{LinearOperator, Together};
 use crate::space::{Columns, FLAGS, History, Observer, Schedule, Space, Stop};
 
 /// A method that solves for several right-hand sides at once.
+///
+/// # Examples
+/// ```
+/// use krylith::device::Cpu;
+/// use krylith::operator::{PointBlock, Space};
+/// use krylith::{Observer, Outcome, Precision, Stop, matrix::Csr, method::MethodSpec};
+/// use krylith_core::space::Columns;
+/// let space = Columns::new(Cpu::new(2, 1), 2)?;
+/// let a = Csr::from_triplets(2, 2, &[(0, 0, 2.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 3.0)])?;
+/// let a = PointBlock::csr(space.one(), &a, Precision::F64)?;
+/// let spec: MethodSpec = "cg".parse()?;
+/// let mut cg = spec.build_columns(&space)?;
+/// let (b, mut x) = (vec![vec![3.0, 4.0], vec![2.0, 1.0]], space.vector()?);
+/// let (mut one, mut other) = ((), ());
+/// let observers: &mut [&mut dyn Observer] = &mut [&mut one, &mut other];
+/// let histories = cg.solve(&space, &a, None, &b, &mut x, &Stop::default(), observers)?;
+/// assert!(histories.iter().all(|history| history.outcome == Outcome::Converged));
+/// # Ok::<(), krylith::Error>(())
+/// ```
 pub trait ColumnsMethod<S: Space> {
     /// Solves A x = b for the first columns, as many as there are observers, each from its own x. `p` applies
     /// P⁻¹. Returns the history of each column.

@@ -45,7 +45,6 @@ impl<S: SolverSpace> Rank<S> {
     pub(super) fn most_columns(&self) -> Result<usize> {
         let fits = |spec: MethodSpec| {
             let (basis, vectors) = spec.memory(self.space.len() as u64);
-            // A CPU without a limit has the memory of the machine, which `auto` does not plan with.
             let room = self.room.map_or(f64::INFINITY, |room| SHARE * room as f64);
             (room / (basis + vectors).max(1) as f64).min(MOST_COLUMNS as f64) as usize
         };
@@ -94,6 +93,9 @@ impl<S: SolverSpace> Rank<S> {
     /// Allocates the workspace for `count` columns, unless there is one.
     fn make_room(&mut self, count: usize) -> Result<()> {
         let spec = self.fallbacks[self.next_attempt].method;
+        if let Some(p) = self.current.as_ref().and_then(|current| current.p.as_ref()) {
+            p.prepare_columns(&self.space, count)?;
+        }
         if let Some(on) = &mut self.together
             && on.spec == spec
             && on.space.width() >= count
@@ -103,9 +105,6 @@ impl<S: SolverSpace> Rank<S> {
         }
         self.together = None;
         let space = Columns::new(self.space.among(self.space.len())?, count)?;
-        if let Some(p) = self.current.as_ref().and_then(|current| current.p.as_ref()) {
-            p.prepare_columns(&self.space, count)?;
-        }
         let (method, b, x) = (spec.build_columns(&space)?, space.vector()?, space.vector()?);
         self.together = Some(TogetherOn { space, method, spec, b, x, solved: Vec::new(), attempt: 0 });
         Ok(())
