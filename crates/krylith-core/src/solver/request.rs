@@ -127,8 +127,9 @@ impl<'s, 'v> Request<'s, '_, 'v> {
     /// X holds the initial guesses. Collective where the problem is distributed.
     ///
     /// Up to [`MOST_COLUMNS`](crate::space::MOST_COLUMNS) columns are solved together, so that products read
-    /// the matrix once. Each column has its own scalars and ends on its own. With an observer, and in f32,
-    /// the columns are solved one after the other. So are columns that this attempt does not solve.
+    /// the matrix once. Each column has its own scalars and ends on its own. With an observer, in f32, and if
+    /// the preconditioner costs less than a product, the columns are solved one after the other. So are
+    /// columns that this attempt does not solve.
     ///
     /// # Errors
     /// Lengths of B and X that are not the same multiple of the number of unknowns; the errors of

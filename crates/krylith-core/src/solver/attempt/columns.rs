@@ -48,7 +48,10 @@ impl<S: SolverSpace> Rank<S> {
             let room = self.room.map_or(f64::INFINITY, |room| SHARE * room as f64);
             (room / (basis + vectors).max(1) as f64).min(MOST_COLUMNS as f64) as usize
         };
-        let gains = self.space.gains_by_columns(self.a.borrow().product());
+        // Columns lose the sums that products and cheap preconditioners fuse.
+        let p = self.current.as_ref().and_then(|current| current.p.as_ref());
+        let costly = p.is_some_and(|p| p.bytes() >= self.a.borrow().bytes());
+        let gains = costly && self.space.gains_by_columns(self.a.borrow().product());
         let plain = gains && self.passes.is_none() && self.diagnosis.out_of_range().is_whole();
         let own = match &self.current {
             Some(Current { is_whole: false, .. }) if plain => fits(self.fallbacks[self.next_attempt].method),
