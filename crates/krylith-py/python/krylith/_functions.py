@@ -155,7 +155,8 @@ def _check_jax(capturable: bool, out: bool) -> None:
 
     if capturable or out:
         raise InvalidInput("functions of JAX work in streams of their own, and return arrays; omit `capturable` and `out`")
-    if not jax.config.jax_enable_x64:
+    config: Any = jax.config
+    if not config.jax_enable_x64:
         raise InvalidInput("JAX rounds float64 numbers to float32; set jax.config.update('jax_enable_x64', True) first")
 
 
