@@ -53,9 +53,9 @@ const STEPS: [Step; 14] = [
     step(Ci, "lints without cuda", 60, |_| {
         clippy(&["--package", "krylith-core", "--no-default-features", "--lib"])
     }),
-    step(Desk, "documentation", 110, |_| rustdoc::build().into()),
-    step(Ci, "site", 80, |_| docs::step()),
-    step(Desk, "tests", 1800, |run| {
+    step(Desk, "documentation", 125, |_| rustdoc::build().into()),
+    step(Ci, "site", 95, |_| docs::step()),
+    step(Desk, "tests", 1900, |run| {
         let mut tests = cargo(&["test", "--workspace", "--no-fail-fast", "--all-features"]);
         run_tests(tests.env(mpi::VARIABLE, mpi::listed(&run.launchers))).into()
     }),
