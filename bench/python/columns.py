@@ -26,6 +26,8 @@ CASES = [
     ("convection", "gmres", "amg"),
     ("three", "bicgstab", "jacobi"),
     ("three", "bicgstab", "ildu"),
+    ("three", "gmres", "amg"),
+    ("elasticity", "cg", "amg"),
 ]
 
 
@@ -35,6 +37,48 @@ def poisson(m: int) -> sp.csr_array:
     return sp.csr_array(
         sp.kron(sp.kron(line, eye), eye) + sp.kron(sp.kron(eye, line), eye) + sp.kron(sp.kron(eye, eye), line)
     )
+
+
+def elasticity(m: int) -> tuple[sp.bsr_array, np.ndarray]:
+    """Return trilinear elements of an elastic cube of (m − 1)³ cells that is clamped at x = 0, and its free nodes."""
+    h, lame, shear = 1.0 / (m - 1), 1.0, 1.0
+    pattern = sp.csr_array(sp.diags_array([1.0, 1.0, 1.0], offsets=[-1, 0, 1], shape=(m, m)))
+    row = np.repeat(np.arange(m), np.diff(pattern.indptr))
+    end = np.where((row == 0) | (row == m - 1), 0.5, 1.0)
+
+    def line(low, diagonal, high):
+        """Return a tridiagonal matrix that stores zeros too, so that all blocks have one pattern."""
+        apart = pattern.indices - row
+        data = np.where(apart == 0, diagonal * np.ones(len(row)), np.where(apart < 0, low, high))
+        return sp.csr_array((data, pattern.indices, pattern.indptr), shape=(m, m))
+
+    slope = np.where(row == 0, -0.5, np.where(row == m - 1, 0.5, 0.0))  # ∫ φ_i φ_j′
+    kinds = [line(h / 6, 4 * h / 6 * end, h / 6), line(-1 / h, 2 / h * end, -1 / h), line(-0.5, slope, 0.5)]
+    kinds.append(sp.csr_array(kinds[2].T))
+    lines = [[one[1:, 1:] for one in kinds], kinds, kinds]
+
+    def product(of_axes):
+        made = lines[0][of_axes[0]]
+        for axis in (1, 2):
+            made = sp.kron(made, lines[axis][of_axes[axis]], format="csr")
+        made.sort_indices()
+        return made
+
+    def data(test: int, trial: int):
+        if test == trial:
+            parts = [product([int(axis == k) for axis in range(3)]).data for k in range(3)]
+            return sum((lame + 2 * shear if k == test else shear) * part for k, part in enumerate(parts))
+        one, other = [0, 0, 0], [0, 0, 0]
+        one[test], one[trial], other[test], other[trial] = 3, 2, 2, 3
+        return lame * product(one).data + shear * product(other).data
+
+    of = product([0, 0, 0])
+    values = np.empty((of.nnz, 3, 3))
+    for test in range(3):
+        for trial in range(3):
+            values[:, test, trial] = data(test, trial)
+    x, y, z = np.meshgrid(np.arange(1, m) * h, np.arange(m) * h, np.arange(m) * h, indexing="ij")
+    return sp.bsr_array((values, of.indices, of.indptr)), np.stack([x.ravel(), y.ravel(), z.ravel()], axis=1)
 
 
 def timed(solve, clock):
@@ -47,11 +91,11 @@ def least(solve, clock):
     return min((timed(solve, clock) for _ in range(3)), key=lambda pair: pair[0])
 
 
-def rows_of(name: str, A, method: str, precond: str, device: str, options: dict) -> list[dict]:
+def rows_of(name: str, A, method: str, precond: str, device: str, options: dict, more: dict) -> list[dict]:
     B = np.random.default_rng(0).standard_normal((A.shape[0], 16))
     clock = time.process_time if device == "cpu" else time.perf_counter
     given = {"method": method, "precond": precond, "device": device, "rtol": 1e-8} | options
-    solver = krylith.Solver(A, **given)
+    solver = krylith.Solver(A, **given, **more)
     on = np
     if device == "cuda":
         import cupy as on
@@ -89,9 +133,11 @@ def main() -> None:
     given = parser.parse_args()
     options = {} if given.threads is None else {"threads": given.threads}
     made = {"poisson": poisson(given.nodes), "convection": cube(given.nodes), "three": coupled(int(given.nodes / 1.4))}
+    rigid, points = elasticity(given.nodes // 2)
+    made["elasticity"] = rigid
     rows = []
     for name, method, precond in CASES:
-        for row in rows_of(name, made[name], method, precond, given.device, options):
+        for row in rows_of(name, made[name], method, precond, given.device, options, {"coordinates": points, "near_nullspace": "rigid"} if name == "elasticity" else {}):
             rows.append(row)
             assert row["residual"] <= 1.01e-8, row
             print(

@@ -39,13 +39,16 @@ fn on_live<S: Space, R>(
 
 impl<S: Space> LinearOperator<Columns<S>> for Together<'_, S> {
     fn apply(&self, space: &Columns<S>, x: &Vec<S::Vector>, y: &mut Vec<S::Vector>) -> Result<()> {
-        // A column that has ended is computed too if only the device knows that. Nothing reads the result.
-        space.one().guard(None);
-        on_live(space, x, y, |x, y| match (x, y) {
+        // A column that has ended is computed with the others if only the device knows that. Nothing reads the
+        // result.
+        space.guard_shared()?;
+        let done = on_live(space, x, y, |x, y| match (x, y) {
             ([], _) => Ok(()),
             ([x], [y]) => self.0.apply(space.one(), x, y),
             (x, y) => self.0.apply_columns(space.one(), x, y),
-        })
+        });
+        space.one().guard(None);
+        done
     }
 
     fn apply_with_dots(
@@ -59,8 +62,10 @@ impl<S: Space> LinearOperator<Columns<S>> for Together<'_, S> {
         let mut live = space.live();
         match (live.next(), live.next()) {
             (Some(k), None) => {
+                space.guard_shared()?;
+                let done = self.0.apply_with_dots(space.one(), &x[k], &mut y[k], &mut scalars[k], dots);
                 space.one().guard(None);
-                self.0.apply_with_dots(space.one(), &x[k], &mut y[k], &mut scalars[k], dots)
+                done
             }
             _ => self.apply(space, x, y).map(|()| false),
         }

@@ -38,6 +38,7 @@ pub(crate) use maxima::{ColumnMaxima, fold_rows, for_blocks_mut, row_maxima, wit
 #[doc(hidden)]
 pub use mixing::mixes_components;
 pub use original::OriginalSystem;
+pub(crate) use point_block::Interleaved;
 pub use point_block::{PointBlock, PointBlockSum, Terms};
 pub use replicated::{Gathered, Replicated, SetupTimes, SharedRows};
 pub use share::ShareSpec;
@@ -167,6 +168,12 @@ pub trait LinearOperator<S: Space> {
         Ok(())
     }
 
+    /// Returns true if [`apply_columns`](Self::apply_columns) costs less than one application after the other
+    /// where products do not.
+    fn gains_by_columns(&self, _space: &S) -> bool {
+        false
+    }
+
     /// Computes `y[k] ← A x[k]` for several vectors. A product that reads its matrix once for all of them
     /// overrides this; otherwise the vectors follow one another. Each result is the same as that of
     /// [`apply`](Self::apply), to rounding.
@@ -246,6 +253,9 @@ macro_rules! behind {
             fn prepare_columns(&self, space: &S, count: usize) -> Result<()> {
                 (**self).prepare_columns(space, count)
             }
+            fn gains_by_columns(&self, space: &S) -> bool {
+                (**self).gains_by_columns(space)
+            }
             fn apply_columns(&self, space: &S, x: &[&S::Vector], y: &mut [&mut S::Vector]) -> Result<()> {
                 (**self).apply_columns(space, x, y)
             }
@@ -299,6 +309,9 @@ impl<S: Space, T: LinearOperator<S> + ?Sized> LinearOperator<S> for RefCell<T> {
     }
     fn prepare_columns(&self, space: &S, count: usize) -> Result<()> {
         self.borrow().prepare_columns(space, count)
+    }
+    fn gains_by_columns(&self, space: &S) -> bool {
+        self.borrow().gains_by_columns(space)
     }
     fn apply_columns(&self, space: &S, x: &[&S::Vector], y: &mut [&mut S::Vector]) -> Result<()> {
         self.borrow().apply_columns(space, x, y)

@@ -10,6 +10,7 @@
 //! Terms with the same pattern store their values side by side, so that columns are read once. A device
 //! implements [`PointBlockSum`]: it uploads terms, multiplies, and accepts new values and new coefficients.
 
+mod interleaved;
 mod turned;
 
 use super::{Dots, Format, LinearOperator, TransposedTerms, fresh_key, not_prepared};
@@ -18,6 +19,7 @@ use crate::matrix::{Bsr, Csr, Dense, KroneckerSum, StructuralRank};
 use crate::memory::Numbers;
 use crate::space::{Precision, Space};
 use crate::{Error, Result};
+pub(crate) use interleaved::Interleaved;
 use std::borrow::Cow;
 use std::sync::Arc;
 use turned::Turned;
@@ -255,6 +257,39 @@ pub trait PointBlockSum: Space {
     fn gains_by_columns(&self, _product: &Self::Product) -> bool {
         true
     }
+    /// Returns true if the device has products with alternating columns.
+    fn interleaves(&self) -> bool {
+        false
+    }
+    /// Returns the product of I ⊗ A with `width` vectors whose numbers alternate: number e of column k is at e
+    /// · width + k. It shares the arrays of the terms, or of the product if there are no terms. Returns `None`
+    /// if the device has no such product, or cannot make it from these.
+    ///
+    /// # Errors
+    /// Out of device memory; a kernel that cannot be loaded.
+    fn interleaved(
+        &self,
+        _terms: Option<&Terms>,
+        _product: Option<&Self::Product>,
+        _width: usize,
+    ) -> Result<Option<Self::Product>> {
+        Ok(None)
+    }
+    /// Copies the numbers of several vectors into one in which they alternate, `width` columns wide. Further
+    /// columns become zero. Asynchronous on a GPU; allocates nothing.
+    ///
+    /// # Errors
+    /// A device without [`interleaved`](Self::interleaved) products.
+    fn interleave(&self, _from: &[&Self::Vector], _width: usize, _to: &mut Self::Vector) -> Result<()> {
+        Err(Error::Internal("the device has no vectors of alternating columns".into()))
+    }
+    /// Copies such columns back to vectors.
+    ///
+    /// # Errors
+    /// As [`interleave`](Self::interleave).
+    fn separate(&self, _from: &Self::Vector, _width: usize, _to: &mut [&mut Self::Vector]) -> Result<()> {
+        Err(Error::Internal("the device has no vectors of alternating columns".into()))
+    }
     /// Computes the same, with sums in the same pass if the kernel of this product supports it; see
     /// [`LinearOperator::apply_with_dots`].
     fn multiply_with_dots(
@@ -314,6 +349,8 @@ pub struct PointBlock<S: PointBlockSum> {
     coefficients: Vec<Dense>,
     precision: Precision,
     transpose: Option<Turned<S>>,
+    /// The product for several vectors, if a preconditioner has brought one.
+    interleaved: Option<Interleaved<S>>,
 }
 
 impl<S: PointBlockSum> PointBlock<S> {
@@ -382,6 +419,7 @@ impl<S: PointBlockSum> PointBlock<S> {
             coefficients: terms.terms.iter().map(|t| t.0.clone()).collect(),
             precision,
             transpose: None,
+            interleaved: None,
         })
     }
 
@@ -406,7 +444,7 @@ impl<S: PointBlockSum> PointBlock<S> {
                 "there is no term {term}; the operator has {terms} terms, counted from 0"
             )));
         }
-        self.forget_transpose();
+        self.forget_copies();
         space.update_values(&mut self.product, term, values.into())
     }
 
@@ -448,7 +486,7 @@ impl<S: PointBlockSum> PointBlock<S> {
                 (0..from.rows()).for_each(|q| to[(k, q)] = factor * from[(k, q)]);
             }
         }
-        self.forget_transpose();
+        self.forget_copies();
         space.update_coefficients(&mut self.product, &self.coefficients)
     }
 
@@ -464,7 +502,7 @@ impl<S: PointBlockSum> PointBlock<S> {
 
     /// Returns the product as the device stores it, for updates that are specific to that device.
     pub fn product_mut(&mut self) -> &mut S::Product {
-        self.forget_transpose();
+        self.forget_copies();
         &mut self.product
     }
 }
@@ -474,7 +512,10 @@ impl<S: PointBlockSum> LinearOperator<S> for PointBlock<S> {
         space.multiply(&self.product, x, y)
     }
     fn apply_columns(&self, space: &S, x: &[&S::Vector], y: &mut [&mut S::Vector]) -> Result<()> {
-        space.multiply_columns(&self.product, x, y)
+        match &self.interleaved {
+            Some(interleaved) if x.len() <= interleaved.width() => interleaved.apply(space, x, y),
+            _ => space.multiply_columns(&self.product, x, y),
+        }
     }
     fn apply_with_dots(
         &self,
@@ -508,7 +549,11 @@ impl<S: PointBlockSum> LinearOperator<S> for PointBlock<S> {
     }
     fn key(&self) -> u64 {
         let turned = self.transpose.as_ref().map_or(0, |turned| turned.operator.key());
-        self.key ^ S::product_key(&self.product).rotate_left(16) ^ turned.rotate_left(32)
+        let interleaved = self.interleaved.as_ref().map_or(0, |interleaved| interleaved.key());
+        self.key
+            ^ S::product_key(&self.product).rotate_left(16)
+            ^ turned.rotate_left(32)
+            ^ interleaved.rotate_left(48)
     }
     fn bytes(&self) -> u64 {
         S::product_bytes(&self.product)

@@ -69,8 +69,8 @@ pub use jacobi::{BlockDiagonal, BlockJacobi, invert_block};
 #[cfg(feature = "lu")]
 pub use lu::SparseLu;
 pub use multilevel::{
-    Border, CYCLE_STEPS, Coarsen, CoarsenKind, Coarsening, Cycle, Direction, Fused, Level, MULTILEVEL_SWEEPS,
-    Multilevel, MultilevelOptions, NearNull, Passes, Smoothing, Transfer,
+    Border, CYCLE_STEPS, Coarsen, CoarsenKind, Coarsening, Cycle, Diagonal, Direction, Fused, Level,
+    MULTILEVEL_SWEEPS, Multilevel, MultilevelOptions, NearNull, Passes, Smoothing, Transfer,
 };
 pub(crate) use multilevel::{Finest, Inverse as CoarsestInverse};
 pub use null_space::NullSpace;

@@ -96,6 +96,15 @@ impl<S: Space> Columns<S> {
         Ok(())
     }
 
+    /// Lets work for all columns do nothing once all selected ones have ended, where work is guarded.
+    pub(crate) fn guard_shared(&self) -> Result<()> {
+        if self.guarded.get() {
+            return self.space.guard_watched();
+        }
+        self.space.guard(None);
+        Ok(())
+    }
+
     /// Records whether the guard of column k is raised.
     fn look(&self, k: usize, scalars: &S::Scalars) {
         let bit = 1 << k;
@@ -161,6 +170,9 @@ impl<S: Space> Schedule for Columns<S> {
     }
     fn guard(&self, scalars: Option<&Self::Scalars>) {
         self.guarded.set(scalars.is_some());
+        if let Some(scalars) = scalars {
+            self.space.watch(scalars, self.selected.get());
+        }
     }
     fn halted(&self, scalars: &Self::Scalars) -> bool {
         self.selected().all(|k| self.space.halted(&scalars[k]))

@@ -142,6 +142,18 @@ pub trait Schedule {
     /// From here on, work does nothing while `flags[HALT]` of these scalars is set; `None` lifts that. The
     /// guard belongs to the device's queue: it applies to the work of every space on that device.
     fn guard(&self, scalars: Option<&Self::Scalars>);
+    /// Takes the scalars of several solves whose bit is set in `which`, for
+    /// [`guard_watched`](Self::guard_watched).
+    fn watch(&self, _scalars: &[Self::Scalars], _which: u32) {}
+    /// From here on, work does nothing while the flags of all watched scalars are set now. A device that
+    /// cannot know this without waiting does the work.
+    ///
+    /// # Errors
+    /// A launch that fails.
+    fn guard_watched(&self) -> Result<()> {
+        self.guard(None);
+        Ok(())
+    }
     /// Returns true if the guard is known to be raised; a device that records returns false.
     fn halted(&self, scalars: &Self::Scalars) -> bool {
         let mut flags = [0; FLAGS];

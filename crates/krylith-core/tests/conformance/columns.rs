@@ -1,5 +1,6 @@
 //! Several right-hand sides on any device: each ends as if it were solved alone.
 
+use super::near_null::truss;
 use crate::common::*;
 use krylith_core::comm::{Communicator, Team};
 use krylith_core::matrix::{Bsr, Butcher, Csr, Dense, KroneckerSum};
@@ -14,6 +15,7 @@ pub fn all(device: &str) {
     if !device.contains(',') {
         preconditioners_solve_columns(device);
         columns_of_blocks(device);
+        columns_with_rigid_modes(device);
         columns_end_on_their_own(device);
     }
 }
@@ -184,6 +186,28 @@ pub fn columns_of_blocks(device: &str) {
         Solver::new(Problem::kronecker(&k).unwrap(), &options(device, "jacobi rtol=1e-9")).unwrap();
     let b = rng.numbers(3 * 128);
     assert_as_alone(&mut solver, false, &b, &vec![0.0; b.len()], &format!("{device}, stages"));
+}
+
+/// Elasticity with its rigid modes, whose coarse levels have larger blocks; new values; other numbers of
+/// columns with the same solver.
+pub fn columns_with_rigid_modes(device: &str) {
+    let mut rng = Random(76);
+    let (mut a, points) = truss([13, 7, 6], 1.0);
+    for precond in
+        ["amg:coarsest=60", "amg:coarsest=60,cycle=w", "amg:coarsest=60,smoother=chebyshev,degree=3"]
+    {
+        let problem = Problem::bsr(&a).unwrap().with_coordinates(&points[..]).unwrap();
+        let problem = problem.with_rigid_modes().unwrap().into_owned();
+        let mut solver = Solver::new(problem, &options(device, &format!("{precond} rtol=1e-9"))).unwrap();
+        for count in [16, 3, 7] {
+            let (b, x) = right_hand_sides(&mut rng, &a, count);
+            assert_as_alone(&mut solver, false, &b, &x, &format!("{device}, {count} columns, {precond}"));
+        }
+        a.values_mut().iter_mut().for_each(|v| *v *= 1.5);
+        solver.update_values(a.values()).unwrap();
+        let (b, x) = right_hand_sides(&mut rng, &a, 5);
+        assert_as_alone(&mut solver, false, &b, &x, &format!("{device}, new values, {precond}"));
+    }
 }
 
 /// Limits, failures and fallbacks of single columns.

@@ -18,6 +18,11 @@ fn columns_of_blocks() {
 }
 
 #[test]
+fn columns_with_rigid_modes() {
+    columns::columns_with_rigid_modes("cpu");
+}
+
+#[test]
 fn columns_end_on_their_own() {
     columns::columns_end_on_their_own("cpu");
 }

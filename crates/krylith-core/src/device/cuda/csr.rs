@@ -164,6 +164,7 @@ pub(super) struct CsrProduct {
     pattern: CsrPattern,
     values: Values,
     coefficient: Buffer<f64>,
+    factor: f64,
     tiles: Tiles,
     kernels: Kernels,
     /// For a small matrix that needs no residual: lanes share rows, and there are no tiles.
@@ -185,6 +186,9 @@ pub(super) struct CsrPattern {
     pub row_ptr: Arc<Buffer<i64>>,
     pub col: Arc<Buffer<u32>>,
 }
+
+/// Row pointers, columns and values.
+pub(super) type Arrays = (Arc<Buffer<i64>>, Arc<Buffer<u32>>, Arc<Buffer<f64>>);
 
 enum Values {
     F64(Arc<Buffer<f64>>),
@@ -291,13 +295,14 @@ impl CsrProduct {
                 Values::F32(narrow)
             }
         };
-        let coefficient = device.upload(&[coefficient], "a coefficient")?;
+        let (factor, coefficient) = (coefficient, device.upload(&[coefficient], "a coefficient")?);
         Ok(Self {
             rows,
             columns,
             pattern,
             values,
             coefficient,
+            factor,
             tiles,
             kernels,
             lanes,
@@ -325,6 +330,13 @@ impl CsrProduct {
     /// Returns the pattern.
     pub fn pattern(&self) -> &CsrPattern {
         &self.pattern
+    }
+
+    /// Returns row pointers, columns and values, and the coefficient; `None` if the values are not stored in
+    /// f64.
+    pub fn arrays(&self) -> Option<(Arrays, f64)> {
+        let Values::F64(values) = &self.values else { return None };
+        Some(((self.pattern.row_ptr.clone(), self.pattern.col.clone(), values.clone()), self.factor))
     }
 
     /// Address of the coefficient.
@@ -502,6 +514,7 @@ impl CsrProduct {
 
     /// Sets another coefficient. Recorded launches read it from the same address.
     pub fn update_coefficient(&mut self, device: &Device, coefficient: f64) -> Result<()> {
+        self.factor = coefficient;
         device.write(&[coefficient], &mut self.coefficient, 0)
     }
 

@@ -104,6 +104,14 @@ fn arrange(order: usize, blocks: &[f64]) -> Vec<f64> {
 }
 
 impl CudaBlocks {
+    /// Returns the address of blocks in f64.
+    pub(super) fn address(&self) -> Result<u64> {
+        match &self.values {
+            Values::F64(values) => Ok(values.pointer()),
+            Values::F32(_) => Err(Error::Internal("a step with several columns needs blocks in f64".into())),
+        }
+    }
+
     fn pointer(&self) -> u64 {
         match &self.values {
             Values::F64(v) => v.pointer(),

@@ -36,6 +36,7 @@ mod gather;
 mod ghosts;
 mod graph;
 mod held;
+mod interleaved;
 pub(crate) mod launch;
 mod mail;
 pub(crate) mod modules;

@@ -22,6 +22,7 @@ use super::csr_halo::CsrHalo;
 use super::dia::DiaProduct;
 use super::driver::Buffer;
 use super::exchange::Exchange;
+use super::interleaved::InterleavedProduct;
 use super::scalars::CudaScalars;
 use super::smooth::Smooth;
 use crate::comm::agree;
@@ -46,6 +47,8 @@ pub struct CudaProduct {
     pub(super) csr_halo: Option<CsrHalo>,
     /// A single matrix of scalar rows, stored by diagonals.
     pub(super) dia: Option<DiaProduct>,
+    /// I ⊗ A for as many columns as there are stages; then there is nothing else.
+    pub(super) interleaved: Option<InterleavedProduct>,
     pub(super) groups: Vec<Group>,
     version: u64,
     /// The exchange of ghosts, where the product is one rank's part and has neighbours.
@@ -111,6 +114,9 @@ impl PointBlockSum for Cuda {
         let bs = p.block * p.stages;
         check_lengths(p.block_rows * bs, p.block_columns * bs, x.len(), y.len())?;
         let (x, y, own) = (x.pointer(), y.pointer(), p.block_columns as i32);
+        if let Some(interleaved) = &p.interleaved {
+            return interleaved.multiply(self, Smooth { x, ..Smooth::default() }, y);
+        }
         if let Some(dia) = &p.dia {
             return dia.multiply(self, x, y, p.exchange.as_ref(), None);
         }
@@ -147,6 +153,27 @@ impl PointBlockSum for Cuda {
 
     fn gains_by_columns(&self, p: &CudaProduct) -> bool {
         p.dia.is_some() && p.exchange.is_none()
+    }
+
+    fn interleaves(&self) -> bool {
+        true
+    }
+
+    fn interleaved(
+        &self,
+        terms: Option<&Terms>,
+        product: Option<&CudaProduct>,
+        width: usize,
+    ) -> Result<Option<CudaProduct>> {
+        self.interleaved_product(terms, product, width)
+    }
+
+    fn interleave(&self, from: &[&Buffer<f64>], width: usize, to: &mut Buffer<f64>) -> Result<()> {
+        self.interleave_vectors(from, width, to)
+    }
+
+    fn separate(&self, from: &Buffer<f64>, width: usize, to: &mut [&mut Buffer<f64>]) -> Result<()> {
+        self.separate_vectors(from, width, to)
     }
 
     fn multiply_columns(
@@ -210,7 +237,9 @@ impl PointBlockSum for Cuda {
         if let Some(csr) = &mut p.csr_halo {
             return csr.update_values(device, values);
         }
-        let g = p.groups.iter_mut().find(|g| g.has(t)).expect("the term was checked");
+        let Some(g) = p.groups.iter_mut().find(|g| g.has(t)) else {
+            return Err(Error::Internal(format!("the product has no values of its own for term {t}")));
+        };
         let expected = g.blocks * b * b;
         if values.len() != expected {
             return Err(Error::invalid(format!(
@@ -290,6 +319,9 @@ impl PointBlockSum for Cuda {
         if let Some(csr) = &p.csr {
             return csr.bytes();
         }
+        if let Some(interleaved) = &p.interleaved {
+            return interleaved.bytes() + (8 * p.block * p.stages * (p.block_rows + p.block_columns)) as u64;
+        }
         if let Some(csr) = &p.csr_halo {
             return csr.bytes();
         }
@@ -340,6 +372,7 @@ impl CudaProduct {
             csr: None,
             csr_halo: None,
             dia: Some(dia),
+            interleaved: None,
             groups: Vec::new(),
             version: 0,
             exchange,
@@ -357,6 +390,30 @@ impl CudaProduct {
             csr,
             csr_halo,
             dia: None,
+            interleaved: None,
+            groups: Vec::new(),
+            version: 0,
+            exchange: None,
+            low: None,
+        }
+    }
+
+    /// Makes a product with `width` columns.
+    pub(super) fn with_interleaved(
+        block: usize,
+        width: usize,
+        columns: usize,
+        product: InterleavedProduct,
+    ) -> Self {
+        Self {
+            block,
+            stages: width,
+            block_rows: product.rows(),
+            block_columns: columns,
+            csr: None,
+            csr_halo: None,
+            dia: None,
+            interleaved: Some(product),
             groups: Vec::new(),
             version: 0,
             exchange: None,
@@ -442,6 +499,7 @@ impl CudaProduct {
             csr: None,
             csr_halo: None,
             dia: None,
+            interleaved: None,
             groups,
             version: 0,
             exchange,

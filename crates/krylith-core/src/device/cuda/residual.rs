@@ -4,8 +4,8 @@ use super::Cuda;
 use super::dia::ResidualOf;
 use super::driver::Buffer;
 use super::product::{CudaProduct, Group};
-use crate::Result;
 use crate::operator::{PointBlockSum, check_lengths};
+use crate::{Error, Result};
 
 /// Threads per thread block.
 const THREADS: usize = 256;
@@ -51,6 +51,9 @@ impl CudaProduct {
         }
         if let (Some(csr), Some(exchange)) = (&self.csr_halo, &self.exchange) {
             return csr.residual(space, &on, exchange);
+        }
+        if self.interleaved.is_some() {
+            return Err(Error::Internal("a product of columns computes no certified residual".into()));
         }
         let ghosts = match &self.exchange {
             None => None,

@@ -1,11 +1,13 @@
 //! Batches of launches on one GPU: recorded as graphs, replayed, and timed.
 
 use super::graph::{Captured, Executable};
+use super::interleaved::all_halted;
+use super::launch::Entry;
 use super::scalars::CudaScalars;
 use super::space::Cuda;
 use super::waiting::milliseconds;
 use crate::Result;
-use crate::space::{Clock, FLAGS, HALT, Phase, Phases, Schedule, Space};
+use crate::space::{Clock, FLAGS, HALT, MOST_COLUMNS, Phase, Phases, Schedule, Space};
 use cudarc::driver::sys::CUevent_flags;
 
 /// A graph of launches, which is replayed while the key stays the same.
@@ -69,6 +71,23 @@ impl Schedule for Cuda {
     }
     fn guard(&self, scalars: Option<&CudaScalars>) {
         self.device.set_guard(scalars.map_or(0, |s| s.flag(HALT)));
+    }
+    fn watch(&self, scalars: &[CudaScalars], which: u32) {
+        let (mut flags, mut count) = ([0; MOST_COLUMNS], 0);
+        for (k, scalars) in scalars.iter().enumerate().take(MOST_COLUMNS) {
+            if which >> k & 1 == 1 {
+                flags[count] = scalars.flag(HALT);
+                count += 1;
+            }
+        }
+        self.watched.set((flags, count));
+    }
+    fn guard_watched(&self) -> Result<()> {
+        let (flags, count) = self.watched.get();
+        let function = self.device.function(&all_halted.plain())?;
+        function.on(&self.device, 1, 32).run(count as i32, flags, self.common_guard())?;
+        self.device.set_guard(self.common_guard());
+        Ok(())
     }
     fn halted(&self, _: &CudaScalars) -> bool {
         false

@@ -7,7 +7,7 @@ use super::vectors::{
     STEP_THREADS, append, combine, combine_pair, project, step, step_key, sweep, sweep_key,
 };
 use crate::comm::Communicator;
-use crate::space::{COLUMNS, Phase, Precision, SmallStep, Space, Sweep, SweepSource};
+use crate::space::{COLUMNS, MOST_COLUMNS, Phase, Precision, SmallStep, Space, Sweep, SweepSource};
 use crate::{Error, Result};
 use cudarc::driver::CudaEvent;
 use std::cell::{Cell, RefCell};
@@ -51,9 +51,12 @@ pub struct Cuda {
     pub(super) device: Arc<Device>,
     len: usize,
     scratch: Buffer<f64>,
+    /// The counter of a reduction, and the guard of several solves.
     counter: Buffer<u32>,
     /// Scratch for the sums of blocks of vectors, once such a block was made.
     pub(super) block_sums: RefCell<Option<Buffer<f64>>>,
+    /// Addresses of the guards of several solves, and their number.
+    pub(super) watched: Cell<([u64; MOST_COLUMNS], usize)>,
     pub(super) timing: Cell<bool>,
     pub(super) marks: RefCell<Vec<(Phase, CudaEvent)>>,
 }
@@ -101,8 +104,9 @@ impl Cuda {
             device: device.clone(),
             len,
             scratch: device.zeros(MAX_SUMS * blocks, "reduction scratch")?,
-            counter: device.zeros(1, "a reduction counter")?,
+            counter: device.zeros(2, "a reduction counter")?,
             block_sums: RefCell::default(),
+            watched: Cell::default(),
             timing: Cell::new(false),
             marks: RefCell::default(),
         })
@@ -138,6 +142,11 @@ impl Cuda {
     /// Address of the counter for the thread blocks of a launch.
     pub(super) fn counter_pointer(&self) -> u64 {
         self.counter.pointer()
+    }
+
+    /// Address of the guard that is raised once all watched solves have ended.
+    pub(super) fn common_guard(&self) -> u64 {
+        self.counter.at(1)
     }
 
     fn check_len(&self, n: usize) -> Result<()> {

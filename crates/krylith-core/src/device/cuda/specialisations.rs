@@ -9,7 +9,8 @@ use super::{
     assemble, block, block_tiles, csr, csr_halo, cut, dia, diagonal, driver, exchange, factors, multilevel,
 };
 use super::{
-    held, part, passes, product, replicated, resident, scan, schwarz, structure, tiling, vanka, vectors,
+    held, interleaved, part, passes, product, replicated, resident, scan, schwarz, structure, tiling, vanka,
+    vectors,
 };
 use crate::space::Precision;
 use std::collections::HashSet;
@@ -39,6 +40,8 @@ const FILES: &[&File] = &[
     &factors::ILDU_STREAM,
     &factors::ILDU_TRANSPOSE,
     &held::HELD,
+    &interleaved::INTERLEAVE,
+    &interleaved::INTERLEAVED,
     &multilevel::AGGREGATE,
     &multilevel::BLOCK_PRODUCTS,
     &multilevel::BOUNDARY,

@@ -180,15 +180,15 @@ impl<S: Space, R: Recurrence<Columns<S>>> Krylov<Columns<S>, R> {
     }
 
     /// Returns the columns of the next batch. A recorded batch keeps columns that have ended, which do no
-    /// work on their vectors, until half of its columns have ended: another set of columns is recorded anew.
+    /// work on their vectors, until three quarters of its columns have ended: another set of columns is recorded anew.
     fn in_batch(&self, s: &Columns<S>, columns: &[Column]) -> Vec<usize> {
         let left: Vec<usize> = running(columns).collect();
         if s.pipeline_depth() == 0 || left.len() == 1 {
             return left;
         }
         let mut width = columns.len();
-        while left.len() <= width / 2 {
-            width /= 2;
+        while left.len() <= width / 4 {
+            width /= 4;
         }
         let others = (0..columns.len()).filter(|k| !left.contains(k)).take(width - left.len());
         left.iter().copied().chain(others).collect()

@@ -79,7 +79,7 @@ impl<S: PointBlockSum> PointBlock<S> {
     /// # Errors
     /// Values of another shape; a value that is not finite; out of device memory.
     pub(crate) fn renew(&mut self, space: &S, terms: &Terms) -> Result<()> {
-        self.forget_transpose();
+        self.forget_copies();
         for (to, (c, _)) in self.coefficients.iter_mut().zip(&terms.terms) {
             to.clone_from(c);
         }
@@ -98,8 +98,9 @@ impl<S: PointBlockSum> PointBlock<S> {
         Ok(())
     }
 
-    /// Marks the product with Aᵀ as made from other values.
-    pub(super) fn forget_transpose(&mut self) {
+    /// Marks the product with Aᵀ as made from other values, and drops the product for several vectors.
+    pub(super) fn forget_copies(&mut self) {
+        self.interleaved = None;
         if let Some(turned) = &mut self.transpose {
             turned.stale = true;
         }

@@ -120,6 +120,20 @@ impl<S: Coarsen> Inverse<S> {
         }
     }
 
+    /// Wraps a product with the inverse.
+    pub fn of_product(product: PointBlock<S>) -> Self {
+        Self::Dense(Box::new(Dense { product, dropped: 0, numbers: None, turned: None }))
+    }
+
+    /// Returns the product with the inverse, if it is dense.
+    pub fn product(&self) -> Option<&PointBlock<S>> {
+        match self {
+            Self::Dense(inverse) => Some(&inverse.product),
+            #[cfg(feature = "lu")]
+            Self::Sparse(_) => None,
+        }
+    }
+
     /// Returns the number of linearly dependent equations that were left out.
     pub fn dropped(&self) -> usize {
         match self {

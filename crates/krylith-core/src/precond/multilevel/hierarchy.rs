@@ -14,6 +14,7 @@ use super::parts::{operator, owned, supported};
 use super::ranks::{self, Next};
 use super::side::Side;
 use super::smoother::{Lane, LevelWorkspace, Smoother, Smoothing};
+use super::wide::Wide;
 use super::{Coarsen, MultilevelOptions, NearNull};
 use crate::comm::agree;
 use crate::halo::OwnRows;
@@ -47,6 +48,8 @@ use std::rc::Rc;
 pub struct Multilevel<S: Coarsen> {
     levels: Vec<Level<S>>,
     work: RefCell<Vec<Work<S>>>,
+    /// The levels for several systems, once they are needed.
+    wide: RefCell<Option<Wide<S>>>,
     symmetric: bool,
     /// Global numbers of own rows, if a hierarchy over ranks may have to be built again.
     numbers: Option<OwnRows>,
@@ -129,7 +132,8 @@ impl<S: Coarsen> Multilevel<S> {
             })
         });
         let work = RefCell::new(work.collect::<Result<_>>()?);
-        Ok(Self { levels, work, symmetric, numbers: kept, options, key: fresh_key() })
+        let wide = RefCell::default();
+        Ok(Self { levels, work, wide, symmetric, numbers: kept, options, key: fresh_key() })
     }
 
     /// Builds the levels that ranks share, and returns the first level of which every rank has all rows.
@@ -170,6 +174,7 @@ impl<S: Coarsen> Multilevel<S> {
     /// # Errors
     /// As [`new`](Self::new); values of another shape. After an error the hierarchy must not be applied.
     pub fn update_values(&mut self, terms: &Terms, values: TermValues) -> Result<()> {
+        self.wide = RefCell::default(); // it shares arrays
         let finest = &mut self.levels[0];
         let count = finest.terms.terms.len();
         let rows = finest.terms.block_rows();
@@ -351,6 +356,16 @@ impl<S: Coarsen> LinearOperator<S> for Multilevel<S> {
         cycle(&self.levels, &mut self.work.borrow_mut(), false, &mut [(x, y)])
     }
     fn prepare_columns(&self, _: &S, count: usize) -> Result<()> {
+        if Wide::supports(&self.levels, &self.options) {
+            let wide = &mut *self.wide.borrow_mut();
+            if wide.as_ref().is_none_or(|wide| !wide.suits(count)) {
+                *wide = None; // frees its memory first
+                *wide = Wide::new(&self.levels, &self.options, count)?;
+            }
+            if wide.is_some() {
+                return Ok(());
+            }
+        }
         let mut work = self.work.borrow_mut();
         for (depth, level) in self.levels.iter().enumerate() {
             let Work { rooms, coarse } = &mut work[depth];
@@ -363,7 +378,15 @@ impl<S: Coarsen> LinearOperator<S> for Multilevel<S> {
         }
         Ok(())
     }
-    fn apply_columns(&self, _: &S, x: &[&S::Vector], y: &mut [&mut S::Vector]) -> Result<()> {
+    fn gains_by_columns(&self, _: &S) -> bool {
+        Wide::supports(&self.levels, &self.options)
+    }
+    fn apply_columns(&self, on: &S, x: &[&S::Vector], y: &mut [&mut S::Vector]) -> Result<()> {
+        if let Some(wide) = &mut *self.wide.borrow_mut()
+            && x.len() <= wide.width()
+        {
+            return wide.apply(on, x, y);
+        }
         let mut work = self.work.borrow_mut();
         let at_once = work[0].rooms.len().min(MOST_COLUMNS);
         x.chunks(at_once).zip(y.chunks_mut(at_once)).try_for_each(|(x, y)| {
@@ -384,7 +407,8 @@ impl<S: Coarsen> LinearOperator<S> for Multilevel<S> {
         self.levels.iter().all(|level| level.inverse.as_ref().is_none_or(Inverse::recordable))
     }
     fn key(&self) -> u64 {
-        joined_key(std::iter::once(self.key).chain(self.levels.iter().map(Level::key)))
+        let wide = self.wide.borrow().as_ref().map_or(0, Wide::key);
+        joined_key([self.key, wide].into_iter().chain(self.levels.iter().map(Level::key)))
     }
     fn bytes(&self) -> u64 {
         let (mut visits, mut sum) = (1, 0);

@@ -32,6 +32,7 @@ pub(crate) mod ranks;
 mod side;
 mod smoother;
 mod transfers;
+mod wide;
 
 pub(crate) use coarsest::{Inverse, inverse_of};
 pub use cycle::{Cycle, STEPS as CYCLE_STEPS};
@@ -43,7 +44,7 @@ pub(crate) use near_null::RigidModes;
 pub use near_null::{NearNull, NearNullTransfer, Nodal};
 pub use options::MultilevelOptions;
 pub use ranks::{Neighbourhood, Places};
-pub use smoother::{Direction, Fused, Passes, Smoothing};
+pub use smoother::{Diagonal, Direction, Fused, Passes, Smoothing};
 
 use super::{BlockDiagonal, SubdomainFactors};
 use crate::Result;

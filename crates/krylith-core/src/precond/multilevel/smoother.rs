@@ -30,7 +30,8 @@ use crate::precond::{BlockJacobi, Ildu, IlduOptions};
 use crate::space::{FLAGS, MOST_COLUMNS, Precision, Space};
 use crate::{Error, Result, sweeps};
 use arrayvec::ArrayVec;
-use steps::{Diagonal, all_steps, first_steps, solve, step};
+use std::rc::Rc;
+use steps::{all_steps, first_steps, solve, step};
 
 sweeps! {
     /// The vector passes of smoothers.
@@ -150,10 +151,21 @@ pub enum Fused<'a, S: Coarsen> {
         /// The vector to which the product is added.
         y: &'a mut S::Vector,
     },
+    /// The first step from x = 0 without a product, c D⁻¹ b. Only products with several columns make it.
+    First {
+        /// The blocks D.
+        d: &'a S::Blocks,
+        /// Right-hand side.
+        b: &'a S::Vector,
+        /// The scalars that hold c, and its slot; `None` if c is 1.
+        c: Option<(&'a S::Scalars, usize)>,
+        /// The result.
+        to: &'a mut S::Vector,
+    },
     /// A step of a smoother: p = a·(last direction) + c D⁻¹ (b − A x), to = x + p.
     Step {
         /// D⁻¹.
-        d: &'a S::Vector,
+        d: Diagonal<'a, S>,
         /// Right-hand side.
         b: &'a S::Vector,
         /// The vector p, if the last direction is in it or if the new direction is written to it.
@@ -174,6 +186,23 @@ pub enum Fused<'a, S: Coarsen> {
     },
 }
 
+/// D⁻¹ of a level: one vector for scalar nodes, else blocks.
+#[doc(hidden)]
+pub enum Diagonal<'a, S: Coarsen> {
+    /// The numbers of D⁻¹.
+    Scalar(&'a S::Vector),
+    /// The blocks of D⁻¹. A pass takes these only if its product has several columns.
+    Blocks(&'a S::Blocks),
+}
+
+impl<S: Coarsen> Clone for Diagonal<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S: Coarsen> Copy for Diagonal<'_, S> {}
+
 /// Passes of one kind, each with its x.
 #[doc(hidden)]
 pub type Passes<'a, S> = ArrayVec<(&'a <S as Space>::Vector, Fused<'a, S>), MOST_COLUMNS>;
@@ -193,7 +222,8 @@ pub enum Direction {
 /// A level's smoother.
 pub(super) enum Smoother<S: Coarsen> {
     Polynomial {
-        blocks: S::Blocks,
+        /// Shared with the smoother of several columns.
+        blocks: Rc<S::Blocks>,
         scalar: Option<S::Vector>,
         steps: Vec<[f64; 2]>,
     },
@@ -278,7 +308,7 @@ impl<S: Coarsen> Smoother<S> {
         if let Some(d) = &mut scalar {
             diagonal(on, &blocks, d)?;
         }
-        Ok(Smoother::Polynomial { blocks, scalar, steps: coefficients(how) })
+        Ok(Smoother::Polynomial { blocks: Rc::new(blocks), scalar, steps: coefficients(how) })
     }
 
     /// Refreshes the smoother for new values of the terms.
@@ -289,7 +319,8 @@ impl<S: Coarsen> Smoother<S> {
         match self {
             Smoother::Factors { factors, .. } => factors.update_values(on, terms),
             Smoother::Polynomial { blocks, scalar, .. } => {
-                on.update_l1_blocks(terms, blocks)?;
+                let lent = || Error::Internal("the blocks of a smoother are still used for columns".into());
+                on.update_l1_blocks(terms, Rc::get_mut(blocks).ok_or_else(lent)?)?;
                 scalar.as_mut().map_or(Ok(()), |d| diagonal(on, blocks, d))
             }
             // Other values change R too, so the hierarchy is built again.
@@ -306,6 +337,17 @@ impl<S: Coarsen> Smoother<S> {
             Self::Factors { factors, .. } => factors.prepare_transpose(on),
             _ => Ok(()),
         }
+    }
+
+    /// Returns true if the smoother has steps for several systems.
+    pub fn is_polynomial(&self) -> bool {
+        matches!(self, Self::Polynomial { .. })
+    }
+
+    /// Returns the smoother for vectors with alternating columns; `None` for other smoothers than polynomials.
+    pub fn widened(&self) -> Option<Self> {
+        let Self::Polynomial { blocks, steps, .. } = self else { return None };
+        Some(Self::Polynomial { blocks: blocks.clone(), scalar: None, steps: steps.clone() })
     }
 
     /// Returns true if the cycle smooths before the coarse correction, and true if it smooths after it.
@@ -332,9 +374,14 @@ impl<S: Coarsen> Smoother<S> {
                 self.improve(on, a, lanes)
             }
             Smoother::Ffc { fine, coarse, steps } => {
-                first_steps(on, &|k| [coarse, fine, fine][k % FFC], steps, a, lanes)
+                first_steps(on, &|k| Diagonal::Scalar([coarse, fine, fine][k % FFC]), steps, a, lanes)
             }
-            Smoother::Polynomial { scalar: Some(d), steps, .. } => first_steps(on, &|_| d, steps, a, lanes),
+            Smoother::Polynomial { scalar: Some(d), steps, .. } => {
+                first_steps(on, &|_| Diagonal::Scalar(d), steps, a, lanes)
+            }
+            Smoother::Polynomial { blocks, scalar: None, steps } if on.fuses(a.product()) => {
+                first_steps(on, &|_| Diagonal::Blocks(&**blocks), steps, a, lanes)
+            }
             Smoother::Polynomial { blocks, scalar: None, steps } => {
                 let [_, c] = slots(0);
                 for Lane { b, x, room } in &mut *lanes {
@@ -343,8 +390,8 @@ impl<S: Coarsen> Smoother<S> {
                         on.sweep(smooth_scale, &mut room.scalars, [c], [], [&mut **x], [])?;
                     }
                 }
-                let d = Diagonal::Blocks(blocks);
-                (1..steps.len()).try_for_each(|k| step(on, &d, steps, (k, true), a, lanes))
+                let d = Diagonal::Blocks(&**blocks);
+                (1..steps.len()).try_for_each(|k| step(on, d, steps, (k, true), a, lanes))
             }
         }
     }
@@ -358,12 +405,13 @@ impl<S: Coarsen> Smoother<S> {
             Smoother::Ffc { fine, coarse, steps } => {
                 // The transpose makes the steps in reverse order.
                 let order = if a.turned { [coarse, fine, fine] } else { [fine, fine, coarse] };
-                all_steps(on, &|k| order[k % FFC], steps, a, lanes)
+                all_steps(on, &|k| Diagonal::Scalar(order[k % FFC]), steps, a, lanes)
             }
-            Smoother::Polynomial { scalar: Some(d), steps, .. } => all_steps(on, &|_| d, steps, a, lanes),
+            Smoother::Polynomial { scalar: Some(d), steps, .. } => {
+                all_steps(on, &|_| Diagonal::Scalar(d), steps, a, lanes)
+            }
             Smoother::Polynomial { blocks, scalar: None, steps } => {
-                let step = |k| step(on, &Diagonal::Blocks(blocks), steps, (k, false), a, lanes);
-                (0..steps.len()).try_for_each(step)
+                all_steps(on, &|_| Diagonal::Blocks(&**blocks), steps, a, lanes)
             }
         }
     }
@@ -373,7 +421,7 @@ impl<S: Coarsen> Smoother<S> {
     pub fn end(&self, on: &S, a: &Side<S>, lanes: &mut [Lane<S>]) -> Result<()> {
         match self {
             Smoother::Ffc { fine, steps, .. } if a.turned => {
-                step(on, &Diagonal::Scalar(fine), steps, (0, false), a, lanes)
+                step(on, Diagonal::Scalar(fine), steps, (0, false), a, lanes)
             }
             _ => Ok(()),
         }

@@ -2,7 +2,7 @@
 
 use super::ranks::{Joint, Route};
 use super::side::together;
-use super::smoother::Lane;
+use super::smoother::{Fused, Lane};
 use super::{Coarsen, Nodal, Transfer};
 use crate::Result;
 use crate::matrix::{Bsr, Dense};
@@ -22,9 +22,11 @@ const STAGES: usize = 4;
 pub(super) struct Transfers<S: Coarsen> {
     pub matrices: Transfer,
     /// Number of unknowns of a node.
-    order: usize,
+    pub(super) order: usize,
     /// P ⊗ I and R ⊗ I as products, if the device has no kernel for them.
-    products: Option<[PointBlock<S>; 2]>,
+    pub(super) products: Option<[PointBlock<S>; 2]>,
+    /// True if the product with P adds to its result in the same pass.
+    pub(super) adds: bool,
     /// The part of the transfer that several ranks share.
     pub joint: Option<Joint<S>>,
     /// P by nodes, if it was built from near-null vectors on one rank. P and R then act on components: they
@@ -47,7 +49,7 @@ impl<S: Coarsen> Transfers<S> {
     ) -> Result<Self> {
         let order = terms.block() * terms.stages();
         if !nodal && space.interpolates(order) {
-            return Ok(Self { matrices, order, products: None, joint: None, nodal: None });
+            return Ok(Self { matrices, order, products: None, adds: false, joint: None, nodal: None });
         }
         let made = |p: &Bsr| -> Result<PointBlock<S>> {
             let wide = if nodal { Terms::bsr(p) } else { widened(p, order)? };
@@ -57,7 +59,7 @@ impl<S: Coarsen> Transfers<S> {
             }
         };
         let products = Some([made(&matrices.prolongation)?, made(&matrices.restriction)?]);
-        Ok(Self { matrices, order, products, joint: None, nodal: None })
+        Ok(Self { matrices, order, products, adds: false, joint: None, nodal: None })
     }
 
     /// Builds own rows of P and R between a level that ranks share and the next level. Ranks share that level
@@ -74,7 +76,7 @@ impl<S: Coarsen> Transfers<S> {
     ) -> Result<Self> {
         let order = terms.block() * terms.stages();
         let own = match joint.route() {
-            Some(_) => Self { matrices, order, products: None, joint: None, nodal: None },
+            Some(_) => Self { matrices, order, products: None, adds: false, joint: None, nodal: None },
             None => Self::new(space, matrices, joint.is_nodal(), terms, precision)?,
         };
         Ok(Self { joint: Some(joint), ..own })
@@ -112,6 +114,11 @@ impl<S: Coarsen> Transfers<S> {
     /// Computes x ← x + P x_c in each lane.
     pub fn correct(&self, on: &S, coarse: &[&S::Vector], lanes: &mut [Lane<S>]) -> Result<()> {
         match (&self.products, self.route()) {
+            (Some([prolongation, _]), _) if self.adds => {
+                let lanes = lanes.iter_mut().map(|lane| Fused::Added { y: &mut *lane.x });
+                return on
+                    .fused_together(prolongation.product(), coarse.iter().copied().zip(lanes).collect());
+            }
             (Some([prolongation, _]), _) => {
                 let mut to: ArrayVec<_, MOST_COLUMNS> =
                     lanes.iter_mut().map(|lane| &mut lane.room.q).collect();

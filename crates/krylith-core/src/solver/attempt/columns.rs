@@ -51,7 +51,8 @@ impl<S: SolverSpace> Rank<S> {
         // Columns lose the sums that products and cheap preconditioners fuse.
         let p = self.current.as_ref().and_then(|current| current.p.as_ref());
         let costly = p.is_some_and(|p| p.bytes() >= self.a.borrow().bytes());
-        let gains = costly && self.space.gains_by_columns(self.a.borrow().product());
+        let by_p = p.is_some_and(|p| p.gains_by_columns(&self.space));
+        let gains = costly && (by_p || self.space.gains_by_columns(self.a.borrow().product()));
         let plain = gains && self.passes.is_none() && self.diagnosis.out_of_range().is_whole();
         let own = match &self.current {
             Some(Current { is_whole: false, .. }) if plain => fits(self.fallbacks[self.next_attempt].method),

@@ -9,7 +9,7 @@ use super::super::product::CudaProduct;
 use super::super::smooth::Smooth;
 use crate::matrix::Bsr;
 use crate::operator::check_lengths;
-use crate::precond::{Direction, Fused, Passes};
+use crate::precond::{Diagonal, Direction, Fused, Passes};
 use crate::space::MOST_COLUMNS;
 use crate::{Error, Result};
 use arrayvec::ArrayVec;
@@ -29,7 +29,10 @@ const EACH: usize = 4;
 impl CudaProduct {
     /// True if residuals and smoother steps can be computed in the pass of the product.
     pub(super) fn smooths(&self) -> bool {
-        self.csr.is_some() || self.csr_halo.is_some() || self.dia.as_ref().is_some_and(|dia| dia.smooths())
+        self.interleaved.is_some()
+            || self.csr.is_some()
+            || self.csr_halo.is_some()
+            || self.dia.as_ref().is_some_and(|dia| dia.smooths())
     }
 
     /// True if the first two steps from zero can also be computed in one pass, which takes two numbers for
@@ -54,15 +57,32 @@ impl CudaProduct {
 impl Cuda {
     /// Returns the arguments of a pass, and the address of its result.
     fn arguments(&self, a: &CudaProduct, x: &Buffer<f64>, pass: Fused<Self>) -> Result<(Smooth, u64)> {
+        let run = a.block * a.stages;
+        let (rows, columns) = (a.block_rows * run, a.block_columns * run);
         let (of, to) = match pass {
             Fused::Added { y } => (Smooth { b: y.pointer(), keeps: 1, ..Smooth::default() }, y),
             Fused::LeftOver { b, r } => {
-                check_lengths(a.block_rows, a.block_columns, b.len(), r.len())?;
+                check_lengths(rows, columns, b.len(), r.len())?;
                 (Smooth { b: b.pointer(), ..Smooth::default() }, r)
             }
+            Fused::First { d, b, c, to } => {
+                check_lengths(rows, columns, b.len(), to.len())?;
+                let c = c.map_or(0, |(scalars, slot)| scalars.value(slot));
+                return Ok((
+                    Smooth { b: b.pointer(), d: d.address()?, c, ..Smooth::default() },
+                    to.pointer(),
+                ));
+            }
             Fused::Step { d, b, p, keeps, last, scalars, at, first, to } => {
-                for vector in [d, b].into_iter().chain(p.as_deref()) {
-                    check_lengths(a.block_rows, a.block_columns, vector.len(), to.len())?;
+                let d = match d {
+                    Diagonal::Scalar(d) => {
+                        check_lengths(rows, columns, d.len(), to.len())?;
+                        d.pointer()
+                    }
+                    Diagonal::Blocks(d) => d.address()?,
+                };
+                for vector in [b].into_iter().chain(p.as_deref()) {
+                    check_lengths(rows, columns, vector.len(), to.len())?;
                 }
                 let last = match last {
                     Direction::None => 0,
@@ -77,7 +97,7 @@ impl Cuda {
                 }
                 let of = Smooth {
                     b: b.pointer(),
-                    d: d.pointer(),
+                    d,
                     p,
                     a: scalars.value(at[0]),
                     c: scalars.value(at[1]),
@@ -89,7 +109,7 @@ impl Cuda {
                 (of, to)
             }
         };
-        check_lengths(a.block_rows, a.block_columns, x.len(), to.len())?;
+        check_lengths(rows, columns, x.len(), to.len())?;
         Ok((Smooth { x: x.pointer(), ..of }, to.pointer()))
     }
 
@@ -111,6 +131,9 @@ impl Cuda {
     /// Computes the result of `pass` from A x.
     pub(super) fn smooth(&self, a: &CudaProduct, x: &Buffer<f64>, pass: Fused<Self>) -> Result<()> {
         let (of, to) = self.arguments(a, x, pass)?;
+        if let Some(interleaved) = &a.interleaved {
+            return interleaved.multiply(self, of, to);
+        }
         match (&a.dia, &a.csr, a.csr_halo.as_ref().zip(a.exchange.as_ref())) {
             (Some(dia), ..) => dia.smooth(self, of, to, a.exchange.as_ref()),
             (None, Some(csr), _) => csr.smooth(self, of, to),

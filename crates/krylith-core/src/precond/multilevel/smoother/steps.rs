@@ -3,7 +3,7 @@
 use super::super::Coarsen;
 use super::super::side::Side;
 use super::{
-    Direction, Fused, Lane, LevelWorkspace, Passes, slots, smooth_alone, smooth_blocks_alone,
+    Diagonal, Direction, Fused, Lane, LevelWorkspace, Passes, slots, smooth_alone, smooth_blocks_alone,
     smooth_blocks_next, smooth_blocks_second, smooth_blocks_start, smooth_first, smooth_last, smooth_next,
     smooth_second, smooth_start,
 };
@@ -28,7 +28,7 @@ fn directions(steps: &[[f64; 2]], k: usize, from_zero: bool) -> (Direction, bool
 /// 0, and reads no x.
 fn fused_steps<'a, S: Coarsen>(
     on: &S,
-    d: &dyn Fn(usize) -> &'a S::Vector,
+    d: &dyn Fn(usize) -> Diagonal<'a, S>,
     steps: &[[f64; 2]],
     (from, from_zero): (usize, bool),
     first: Option<usize>,
@@ -54,32 +54,42 @@ fn fused_steps<'a, S: Coarsen>(
 /// Makes all steps of a smoother of scalar nodes from x = 0; step k uses the diagonal `d(k)`.
 pub(super) fn first_steps<'a, S: Coarsen>(
     on: &S,
-    d: &dyn Fn(usize) -> &'a S::Vector,
+    d: &dyn Fn(usize) -> Diagonal<'a, S>,
     steps: &[[f64; 2]],
     a: &Side<S>,
     lanes: &mut [Lane<S>],
 ) -> Result<()> {
     let ([_, c], fuses) = (slots(0), on.fuses(a.product()));
     // A pass that makes two steps has one diagonal for both.
-    let same = steps.len() > 1 && std::ptr::eq(d(0), d(1));
+    let same = steps.len() > 1
+        && match (d(0), d(1)) {
+            (Diagonal::Scalar(one), Diagonal::Scalar(other)) => std::ptr::eq(one, other),
+            _ => false,
+        };
     if fuses && same && on.fuses_from_zero(a.product()) {
         return fused_steps(on, d, steps, (1, true), Some(c), a, lanes);
     }
     // Fused steps alternate between two vectors, and the last one must write to x.
     for Lane { b, x, room } in &mut *lanes {
         let first = if !fuses || steps.len() % 2 == 1 { &mut **x } else { &mut room.r };
-        on.sweep(smooth_first, &mut room.scalars, [c], [d(0), b], [first], [])?;
+        match d(0) {
+            Diagonal::Scalar(d) => on.sweep(smooth_first, &mut room.scalars, [c], [d, b], [first], [])?,
+            Diagonal::Blocks(d) => {
+                let pass = Fused::First { d, b: *b, c: Some((&room.scalars, c)), to: first };
+                on.fused(a.product(), b, pass)?;
+            }
+        }
     }
     if fuses {
         return fused_steps(on, d, steps, (1, true), None, a, lanes);
     }
-    (1..steps.len()).try_for_each(|k| step(on, &Diagonal::Scalar(d(k)), steps, (k, true), a, lanes))
+    (1..steps.len()).try_for_each(|k| step(on, d(k), steps, (k, true), a, lanes))
 }
 
 /// Makes all steps of a smoother of scalar nodes; step k uses the diagonal `d(k)`.
 pub(super) fn all_steps<'a, S: Coarsen>(
     on: &S,
-    d: &dyn Fn(usize) -> &'a S::Vector,
+    d: &dyn Fn(usize) -> Diagonal<'a, S>,
     steps: &[[f64; 2]],
     a: &Side<S>,
     lanes: &mut [Lane<S>],
@@ -88,37 +98,31 @@ pub(super) fn all_steps<'a, S: Coarsen>(
     // Fused steps alternate between two vectors. If their number is odd, the first step works in place.
     let plain = if fuses { steps.len() % 2 } else { steps.len() };
     for k in 0..plain {
-        step(on, &Diagonal::Scalar(d(k)), steps, (k, false), a, lanes)?;
+        step(on, d(k), steps, (k, false), a, lanes)?;
     }
     if fuses { fused_steps(on, d, steps, (plain, false), None, a, lanes) } else { Ok(()) }
-}
-
-/// D⁻¹ as one vector for scalar nodes, or as blocks.
-pub(super) enum Diagonal<'a, S: Coarsen> {
-    Scalar(&'a S::Vector),
-    Blocks(&'a S::Blocks),
 }
 
 /// Makes step k of a polynomial. With `from_zero`, step 0 has left the last direction in x.
 pub(super) fn step<S: Coarsen>(
     on: &S,
-    d: &Diagonal<S>,
+    d: Diagonal<S>,
     steps: &[[f64; 2]],
     (k, from_zero): (usize, bool),
     a: &Side<S>,
     lanes: &mut [Lane<S>],
 ) -> Result<()> {
     a.multiply(on, lanes, |lane| (&*lane.x, &mut lane.room.q))?;
-    lanes.iter_mut().try_for_each(|lane| pass(on, d, steps, (k, from_zero), a.turned, lane))
+    lanes.iter_mut().try_for_each(|lane| pass(on, d, steps, (k, from_zero), a, lane))
 }
 
 /// Makes the vector pass of step k, for which `q` holds A x.
 fn pass<S: Coarsen>(
     on: &S,
-    d: &Diagonal<S>,
+    d: Diagonal<S>,
     steps: &[[f64; 2]],
     (k, from_zero): (usize, bool),
-    turned: bool,
+    a: &Side<S>,
     lane: &mut Lane<S>,
 ) -> Result<()> {
     let Lane { b, x, room } = lane;
@@ -131,7 +135,10 @@ fn pass<S: Coarsen>(
         Diagonal::Scalar(d) => d,
         Diagonal::Blocks(blocks) => {
             on.sweep(residual, scalars, [], [b], [&mut *q], [])?;
-            on.multiply_blocks(blocks, turned, q, r)?;
+            match on.fuses(a.product()) {
+                true => on.fused(a.product(), q, Fused::First { d: blocks, b: q, c: None, to: r })?,
+                false => on.multiply_blocks(blocks, a.turned, q, r)?,
+            }
             return match p.as_mut().filter(|_| keeps || takes) {
                 None => on.sweep(smooth_blocks_alone, scalars, [at_c], [r], [x], []),
                 Some(p) if !takes => on.sweep(smooth_blocks_start, scalars, [at_c], [r], [p, x], []),
