@@ -227,7 +227,8 @@ struct Kernels {
 }
 
 impl CsrProduct {
-    /// Makes a product from arrays that are on the device.
+    /// Makes a product from arrays that are on the device. On a level of a hierarchy, it needs no residual, and
+    /// a small one needs no tiles.
     ///
     /// # Errors
     /// Out of device memory.
@@ -238,35 +239,9 @@ impl CsrProduct {
         values: Arc<Buffer<f64>>,
         precision: Precision,
         coefficient: f64,
+        on_level: bool,
     ) -> Result<Self> {
-        Self::made(device, columns, pattern, values, precision, coefficient, false)
-    }
-
-    /// Makes a product for a level of a hierarchy, which needs no residual. A small one needs no tiles.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub fn of_level(
-        device: &Arc<Device>,
-        columns: usize,
-        pattern: CsrPattern,
-        values: Arc<Buffer<f64>>,
-        precision: Precision,
-        coefficient: f64,
-    ) -> Result<Self> {
-        let small = pattern.col.len() <= FEW;
-        Self::made(device, columns, pattern, values, precision, coefficient, small)
-    }
-
-    fn made(
-        device: &Arc<Device>,
-        columns: usize,
-        pattern: CsrPattern,
-        values: Arc<Buffer<f64>>,
-        precision: Precision,
-        coefficient: f64,
-        small: bool,
-    ) -> Result<Self> {
+        let small = on_level && pattern.col.len() <= FEW;
         let rows = pattern.row_ptr.len() - 1;
         let shape = CsrShape::choose(precision);
         let kernels = Kernels {

@@ -145,9 +145,10 @@ impl CsrHalo {
             _ => Split::new(device, &whole, own, precision)?,
         };
         let (own, ghosts_part) = match found {
-            None => {
-                (CsrProduct::new(device, own, whole, resident.values.clone(), precision, coefficient)?, None)
-            }
+            None => (
+                CsrProduct::new(device, own, whole, resident.values.clone(), precision, coefficient, false)?,
+                None,
+            ),
             Some((split, beyond)) => {
                 let values = resident.values.pointer();
                 let (own, part) =
@@ -437,7 +438,7 @@ impl GhostPart {
         split.place(device, &place, own, columns, [values, own_values.pointer(), ghost_values.pointer()])?;
         let product = |columns: usize, row_ptr: Buffer<i64>, col: Buffer<u32>, values: Buffer<f64>| {
             let pattern = CsrPattern { row_ptr: Arc::new(row_ptr), col: Arc::new(col) };
-            CsrProduct::new(device, columns, pattern, Arc::new(values), precision, coefficient)
+            CsrProduct::new(device, columns, pattern, Arc::new(values), precision, coefficient, false)
         };
         let own = product(own, own_ptr, own_col, own_values)?;
         let product = product(ghosts, ghost_ptr, ghost_col, ghost_values)?;

@@ -427,7 +427,7 @@ impl CudaProduct {
         let resident = space.resident(a)?;
         let pattern = CsrPattern { row_ptr: resident.row_ptr.clone(), col: resident.col.clone() };
         let (columns, values) = (a.block_columns(), resident.values.clone());
-        let csr = CsrProduct::of_level(device, columns, pattern, values, precision, c[(0, 0)])?;
+        let csr = CsrProduct::new(device, columns, pattern, values, precision, c[(0, 0)], true)?;
         Ok(Self::by_rows_of(a, columns, Some(csr), None))
     }
 
@@ -444,7 +444,15 @@ impl CudaProduct {
         let csr = (|| {
             let resident = space.resident(a)?;
             let pattern = CsrPattern { row_ptr: resident.row_ptr.clone(), col: resident.col.clone() };
-            CsrProduct::new(space.device(), a.block_columns(), pattern, resident.values.clone(), precision, c)
+            CsrProduct::new(
+                space.device(),
+                a.block_columns(),
+                pattern,
+                resident.values.clone(),
+                precision,
+                c,
+                false,
+            )
         })();
         Ok(Self::by_rows_of(a, a.block_columns(), Some(agree(comm, csr)?), None))
     }

@@ -510,7 +510,8 @@ fn rows_of(space: &Cuda, a: &Csr, run: &Run) -> Result<(CsrProduct, Option<Arc<R
     let grid = count.div_ceil(256).clamp(1, 16 * device.multiprocessors());
     function.on(device, grid, 256).run(count as i64, first as i64, from, &row_ptr)?;
     let pattern = CsrPattern { row_ptr: Arc::new(row_ptr), col: Arc::new(col) };
-    let product = CsrProduct::new(device, a.columns(), pattern, Arc::new(values), Precision::F64, 1.0)?;
+    let product =
+        CsrProduct::new(device, a.columns(), pattern, Arc::new(values), Precision::F64, 1.0, false)?;
     Ok((product, kept))
 }
 
