@@ -243,8 +243,8 @@ pub extern "C" fn krylith_solver_solve_transposed(
 /// Solves for `columns` right-hand sides. They are stored one after the other, and so are their solutions.
 /// `solutions` is an array of `columns` results, or a null pointer.
 ///
-/// Up to 16 columns are solved together, unless a monitor or an operator is set. Products then read the matrix
-/// once for all of them.
+/// Up to 16 columns are solved together, unless a monitor or an operator is set. Products then read the
+/// matrix once for all of them.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_solver_solve_columns(
     solver: *mut Solver,

@@ -1,8 +1,8 @@
 //! NumPy's `.npy`: arrays of one or two dimensions.
 //!
-//! The reader accepts f4, f8, c8, c16, signed and unsigned integers and booleans, in either byte order, in C
-//! and Fortran order. The writer writes f8 or c16 in C order, little-endian. Integers above 2⁵³ are rounded to the
-//! nearest f64.
+//! The reader accepts f4, f8, c8, c16, signed and unsigned integers and booleans, in either byte order,
+//! in C and Fortran order. The writer writes f8 or c16 in C order, little-endian. Integers above 2⁵³ are
+//! rounded to the nearest f64.
 
 use std::io::Write;
 use std::ops::Range;
