@@ -428,7 +428,7 @@ fn kronecker(path: &Path, folder: &Path, parts: &KroneckerFile) -> Result<Kronec
     let (a, b) = coefficients(path, parts)?;
     let (m_path, l_path) = (folder.join(&parts.m), folder.join(&parts.l));
     let (m, l) = (read_matrix(&m_path)?, read_matrix(&l_path)?);
-    for (path, _) in [(&m_path, &m), (&l_path, &l)].iter().filter(|(_, read)| read.complex) {
+    if let Some((path, _)) = [(&m_path, &m), (&l_path, &l)].iter().find(|(_, read)| read.complex) {
         let message =
             "the matrix is complex; a Kronecker sum needs real M and L, so give the whole sum as one matrix";
         return Err(Error::format(path, message));
