@@ -409,6 +409,9 @@ krylith_status krylith_solver_solve_transposed(krylith_solver *solver,
 
 /// Solves for `columns` right-hand sides. They are stored one after the other, and so are their solutions.
 /// `solutions` is an array of `columns` results, or a null pointer.
+///
+/// Up to 16 columns are solved together, unless a monitor or an operator is set. Products then read the
+/// matrix once for all of them.
 krylith_status krylith_solver_solve_columns(krylith_solver *solver,
                                             int32_t columns,
                                             const double *b,

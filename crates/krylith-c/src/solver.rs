@@ -88,6 +88,16 @@ impl Solver {
         let (b, mut x) = (array(b, len, memory, "b")?, array_mut(x, len, memory, "x")?);
         let state = &mut **self.lock()?;
         self.cancel.reset();
+        // Nothing of the program is called in between.
+        if columns > 1
+            && n > 0
+            && state.watch.monitor.is_none()
+            && state.operators.iter().all(Option::is_none)
+        {
+            let solutions = state.solver.request(b, x).transposed(transposed).columns()?;
+            solutions.iter().enumerate().for_each(|(k, solution)| each(k, solution.into()));
+            return Ok(());
+        }
         for k in 0..columns {
             let (b, x) = (b.range(k * n..(k + 1) * n), x.range(k * n..(k + 1) * n));
             state.returned.store(0, Relaxed);
@@ -232,6 +242,9 @@ pub extern "C" fn krylith_solver_solve_transposed(
 
 /// Solves for `columns` right-hand sides. They are stored one after the other, and so are their solutions.
 /// `solutions` is an array of `columns` results, or a null pointer.
+///
+/// Up to 16 columns are solved together, unless a monitor or an operator is set. Products then read the
+/// matrix once for all of them.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_solver_solve_columns(
     solver: *mut Solver,

@@ -1,5 +1,6 @@
 //! A drawing of the structure inside blocks.
 
+use krylith_core::io::parts::SuitedBlock;
 use krylith_core::operator::Structure;
 
 /// Returns a line for each row of the block: a letter for each distinct stored number, a dot for a number
@@ -26,5 +27,21 @@ mod tests {
         let values = vec![1.0, 0.0, 2.0, 1.0, 5.0, 0.0, 5.0, 5.0];
         let a = Bsr::new(2, 1, 2, vec![0, 2], vec![0, 1], values).unwrap();
         assert_eq!(picture(&Structure::find(&Terms::bsr(&a))), ["a .", "b a"]);
+    }
+}
+
+/// Returns the reason for a detected block size.
+pub fn detected(found: SuitedBlock) -> String {
+    match found {
+        SuitedBlock { block: 1, alike: 1, .. } => "no larger blocks fit well; --block overrides".into(),
+        SuitedBlock { block: 1, alike, .. } => {
+            format!(
+                "groups of {alike} rows have the same neighbours: --block {alike} would make each group a \
+                 node"
+            )
+        }
+        SuitedBlock { added, .. } => {
+            format!("the pattern suggests it, {:.0} % stored zeros added; --block overrides", 100.0 * added)
+        }
     }
 }

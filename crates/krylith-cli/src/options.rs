@@ -170,6 +170,19 @@ pub fn settle(given: &Options, file: &Options, place: &str) -> Result<Options> {
     })
 }
 
+/// Returns random numbers in (−1, 1) by splitmix64, the same on every machine.
+pub fn random(seed: u64, n: usize) -> Vec<f64> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    };
+    (0..n).map(|_| (next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -119,7 +119,7 @@ fn by_parts(
     let (block_reason, block_detected) = match block_source {
         BlockSource::Given => ("--block".into(), false),
         BlockSource::File => ("the file says so".into(), false),
-        BlockSource::Detected(found) => (system::detected(found), true),
+        BlockSource::Detected(found) => (crate::blocks::detected(found), true),
     };
     let kept = if whole.is_empty() { "each rank reads its rows".into() } else { whole.join("; ") };
     let reason = match &boxes {
@@ -131,6 +131,7 @@ fn by_parts(
         name: path.display().to_string(),
         format,
         nonzeros: stored,
+        complex: false,
         operator: Operator::Share(terms),
         order: Order { block: b, nodes, stages, user: Ordering::Interleaved },
         own_rhs: rhs.map(|b| vec![b]),
@@ -217,6 +218,7 @@ fn generated(
         name: generated.spec,
         format,
         nonzeros: stored[0] as usize,
+        complex: false,
         operator: Operator::Share(terms),
         order,
         own_rhs: Some(vec![generated.rhs]),

@@ -137,17 +137,19 @@ pub fn solve(mut args: SolveArgs) -> Result<u8> {
         let meanwhile = crate::progress::of_first_use(args.quiet, interrupt::passed_on_to(&cancel));
         let mut solver = Solver::new_cancellable(problem, &options, &cancel, Some(meanwhile)).map_err(all)?;
         interrupt::solving();
-        let mut solved: Vec<Solved> = Vec::new();
-        for (b, x) in b.iter().zip(&mut x) {
-            let done = solver.request(b, &mut *x).observer(&mut watch).run().cloned();
-            watch.finish();
-            let agreed = !solver.is_broken();
-            let solution = done.map_err(|e| Failure { agreed, ..explained(e, &options) })?;
-            let stopped = solution.outcome() == Outcome::Interrupted;
-            solved.push(Solved { solution, fields: solver.field_residuals(b, &*x)? });
-            if stopped {
-                break;
+        let solved = match b.len() {
+            1 => {
+                let done = solver.request(&b[0], &mut x[0]).observer(&mut watch).run().cloned();
+                watch.finish();
+                done.map(|solution| vec![solution])
             }
+            _ => together(&mut solver, &b, &mut x),
+        };
+        let agreed = !solver.is_broken();
+        let solutions = solved.map_err(|e| Failure { agreed, ..explained(e, &options) })?;
+        let mut solved = Vec::with_capacity(solutions.len());
+        for ((solution, b), x) in solutions.into_iter().zip(&b).zip(&x) {
+            solved.push(Solved { solution, fields: solver.field_residuals(b, x)? });
         }
         interrupt::writing();
         let longest =
@@ -166,6 +168,15 @@ pub fn solve(mut args: SolveArgs) -> Result<u8> {
         &args,
         targets,
     )
+}
+
+/// Solves for several right-hand sides, together if that is faster. No progress is shown.
+fn together(solver: &mut Solver, b: &[Vec<f64>], x: &mut [Vec<f64>]) -> krylith_core::Result<Vec<Solution>> {
+    let (right, mut left) = (b.concat(), x.concat());
+    let solved = solver.request(&right, &mut left).columns();
+    let n = x.first().map_or(0, Vec::len).max(1);
+    x.iter_mut().zip(left.chunks(n)).for_each(|(x, left)| x.copy_from_slice(left));
+    solved
 }
 
 /// Returns the sources of null vectors and near-null vectors.

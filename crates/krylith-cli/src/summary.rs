@@ -20,7 +20,10 @@ pub fn ordering(ordering: Ordering) -> &'static str {
 /// Describes a system in a few lines.
 pub fn describe(system: &System) -> Vec<String> {
     let (b, s) = (system.order.block, system.order.stages);
-    let size = plural(system.len(), "unknown");
+    let size = match system.complex {
+        true => plural(system.len() / 2, "complex unknown"),
+        false => plural(system.len(), "unknown"),
+    };
     let mut lines = vec![shown(&system.name)];
     lines.push(match &system.operator {
         Operator::Matrix(a) => {
@@ -31,7 +34,8 @@ pub fn describe(system: &System) -> Vec<String> {
             };
             let zeros =
                 if zeros > 5e-4 { format!(", {:.1} % zeros added", 100.0 * zeros) } else { String::new() };
-            format!("{size}, {} stored entries{filled}{zeros}", count(system.nonzeros))
+            let stored = if system.complex { system.nonzeros / 4 } else { system.nonzeros };
+            format!("{size}, {} stored entries{filled}{zeros}", count(stored))
         }
         Operator::Kronecker(k) => format!(
             "{size}: A⊗M + τB⊗L with {}, M and L of {} rows ({} and {} blocks), τ = {}",
@@ -48,6 +52,9 @@ pub fn describe(system: &System) -> Vec<String> {
             plural(system.comm().size(), "rank")
         ),
     });
+    if system.complex {
+        lines.push("solved as a real system: the entry a + ib is the block [[a, −b], [b, a]]".into());
+    }
     lines.push(format!("blocks {b}×{b} ({}), {}", system.block_reason, ordering(system.order.user)));
     lines
 }

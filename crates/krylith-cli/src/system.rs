@@ -6,7 +6,7 @@ use crate::failure::{Failure, Result};
 use crate::options::{Ordering, Rhs};
 use krylith_core::comm::{Communicator, Solo};
 use krylith_core::fields::{Field, fields_of_text};
-use krylith_core::io::parts::{SuitedBlock, suited_block};
+use krylith_core::io::parts::suited_block;
 use krylith_core::io::{self, Array, Defaults, Matrix, SystemMatrix};
 use krylith_core::matrix::{Bsr, Csr, KroneckerSum, MAX_BLOCK};
 use krylith_core::names::{did_you_mean, same};
@@ -50,6 +50,9 @@ pub struct System {
     pub format: &'static str,
     /// Number of entries that the files store, without zeros added by blocks.
     pub nonzeros: usize,
+    /// True for the real form of a complex matrix: a + ib is the block [[a, −b], [b, a]]. The numbers of
+    /// unknowns, rows and stored entries are those of the real form.
+    pub complex: bool,
     /// The operator.
     pub operator: Operator,
     /// The order of unknowns.
@@ -145,6 +148,10 @@ impl System {
     /// # Errors
     /// Text of another form; a file that cannot be read.
     pub fn take_fields(&mut self, fields: Option<&str>, matrices: &[(String, PathBuf)]) -> Result<()> {
+        if self.complex && fields.is_some() {
+            let message = "--fields: fields of a complex matrix are not supported; omit the option";
+            return Err(Failure::usage(message));
+        }
         if let Some(text) = fields {
             let within = |e| Failure::from(e).within("--fields");
             self.fields = fields_of_text(text, self.order.rows()).map_err(within)?;
@@ -202,7 +209,7 @@ impl System {
             (Some(Rhs::Ones), _) => (all(1.0), "ones".into()),
             (Some(Rhs::Zeros), _) => (all(0.0), "zeros".into()),
             (Some(Rhs::Random(seed)), _) => {
-                let whole = order.into_solver(random(*seed, self.len()));
+                let whole = order.into_solver(crate::options::random(*seed, self.len()));
                 (vec![self.own(whole)], format!("random, seed {seed}"))
             }
             (Some(Rhs::File(path)), _) => {
@@ -222,11 +229,25 @@ impl System {
         if !alone && let Ok(one) = self.vector(what, path) {
             return Ok(vec![one]);
         }
-        let array = io::read_vector_of(path, self.len())?;
-        let columns = array
+        let columns = self
+            .array(what, path)?
             .into_columns(what, self.order.rows(), self.order.stages)
             .map_err(|e| Failure::from(e).within(&krylith_core::text::name(path)))?;
         Ok(columns.into_iter().map(|values| self.own(self.order.into_solver(values))).collect())
+    }
+
+    /// Returns the array of a file. It is complex if the matrix is.
+    fn array(&self, what: &str, path: &Path) -> Result<Array> {
+        let array = io::read_vector_of(path, self.len())?;
+        match (self.complex, array.is_complex()) {
+            (true, _) => Ok(array.into_complex()),
+            (false, false) => Ok(array),
+            (false, true) => Err(Failure::usage(format!(
+                "{}: {what} is complex, and the matrix is real; solve for its real and its imaginary part, \
+                 saved as two columns: numpy.stack([b.real, b.imag], 1)",
+                krylith_core::text::name(path)
+            ))),
+        }
     }
 
     /// Returns this process's part of the vector in a file, in the solver's order.
@@ -234,24 +255,34 @@ impl System {
     /// # Errors
     /// The file cannot be read, or does not match the system.
     pub fn vector(&self, what: &str, path: &Path) -> Result<Vec<f64>> {
-        if let Some(own) = self.share.run().filter(|_| self.order.user == Ordering::Interleaved) {
+        if let Some(own) =
+            self.share.run().filter(|_| self.order.user == Ordering::Interleaved && !self.complex)
+        {
             let (b, rows, stages) = (self.order.block, self.order.rows(), self.order.stages);
             return Ok(io::parts::own_unknowns(path, what, rows, stages, own.start * b..own.end * b)?);
         }
-        let array = io::read_vector_of(path, self.len())?;
-        let values = array
+        let values = self
+            .array(what, path)?
             .into_unknowns(what, self.order.rows(), self.order.stages)
             .map_err(|e| Failure::from(e).within(&krylith_core::text::name(path)))?;
         Ok(self.own(self.order.into_solver(values)))
     }
 
     /// Returns the null vectors in a file. A vector of N unknowns gives one null vector for each stage; a
-    /// file may instead hold one vector of the whole system.
+    /// file may instead hold one vector of the whole system. A complex vector v gives the real vectors of v
+    /// and iv.
     ///
     /// # Errors
     /// The file cannot be read, or does not match the system.
     pub fn null_file(&self, path: &Path) -> Result<Vec<Vec<f64>>> {
-        let array = io::read_vector_of(path, self.len())?;
+        if self.complex {
+            let turned = |v: &[f64]| -> Vec<f64> {
+                v.as_chunks().0.iter().flat_map(|&[re, im]: &[f64; 2]| [-im, re]).collect()
+            };
+            let given = self.columns("the null vector", path)?;
+            return Ok(given.into_iter().flat_map(|v| [turned(&v), v]).collect());
+        }
+        let array = self.array("the null vector", path)?;
         let (rows, columns) = array.rows_columns();
         let (n, s) = (self.order.rows(), self.order.stages);
         if rows != n {
@@ -278,6 +309,11 @@ impl System {
     pub fn user_array(&self, x: Vec<Vec<f64>>) -> Result<Array> {
         let mut x: Vec<Vec<f64>> = x.into_iter().map(|x| self.order.into_user(x)).collect();
         let (n, k) = (self.order.rows(), x.len());
+        if self.complex {
+            let of = |row: usize| x.iter().flat_map(move |x| [x[2 * row], x[2 * row + 1]]);
+            let shape = if k > 1 { vec![n / 2, k] } else { vec![n / 2] };
+            return Ok(Array::complex(shape, (0..n / 2).flat_map(of).collect())?);
+        }
         if k > 1 {
             let values = (0..n).flat_map(|row| x.iter().map(move |x| x[row])).collect();
             return Ok(Array::new(vec![n, k], values)?);
@@ -314,6 +350,7 @@ fn no_word(path: &Path, mut failure: Failure) -> Failure {
 struct Source {
     name: String,
     matrix: SystemMatrix,
+    complex: bool,
     rhs: Option<Vec<Vec<f64>>>,
     coordinates: Option<Vec<[f64; 3]>>,
     grid: Option<[usize; 3]>,
@@ -344,6 +381,7 @@ fn source(system: &Path) -> Result<Source> {
     if let Some(text) = spec(system) {
         let Generated { system, rhs, coordinates, grid, fields, matrices, spec, .. } =
             krylith_problems::generate(text)?;
+        let complex = false;
         let hint = Some((system.block(), "the problem's own"));
         let matrix = match system {
             SystemKind::Csr(a) => SystemMatrix::Matrix(Matrix::Csr(a)),
@@ -353,6 +391,7 @@ fn source(system: &Path) -> Result<Source> {
         return Ok(Source {
             name: spec,
             matrix,
+            complex,
             rhs: Some(vec![rhs]),
             coordinates,
             grid,
@@ -372,10 +411,12 @@ fn source(system: &Path) -> Result<Source> {
         })
         .transpose()
         .map_err(|e| Failure::from(e).within(&name))?;
-    let hint = system.block_hint.map(|b| (b, "the file says so"));
+    let why = if system.complex { "complex numbers" } else { "the file says so" };
+    let hint = system.block_hint.map(|b| (b, why));
     Ok(Source {
         name,
         matrix: system.operator,
+        complex: system.complex,
         rhs,
         coordinates: system.coordinates,
         grid: None,
@@ -406,7 +447,8 @@ pub fn missing(system: &Path, error: krylith_core::Error) -> Failure {
 /// # Errors
 /// The file or problem is wrong, the matrix is empty or not square, or the blocks do not divide it.
 pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<System> {
-    let Source { name, matrix, rhs, coordinates, grid, fields, matrices, hint, solver } = source(system)?;
+    let Source { name, matrix, complex, rhs, coordinates, grid, fields, matrices, hint, solver } =
+        source(system)?;
     let text = &*system.to_string_lossy();
     let refuse = |message: String| Err(Failure::usage(format!("{text}: {message}")));
     let (rows, columns) = match &matrix {
@@ -414,6 +456,7 @@ pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<Syste
         SystemMatrix::Kronecker(k) => (k.m.rows(), k.m.columns()),
     };
     if rows != columns {
+        let (rows, columns) = if complex { (rows / 2, columns / 2) } else { (rows, columns) };
         return refuse(format!("the matrix is {rows}×{columns}; a solve needs a square one"));
     }
     let stored = match &matrix {
@@ -425,6 +468,14 @@ pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<Syste
             "the matrix is empty ({rows} rows, {stored} entries); a solve needs at least one entry"
         ));
     }
+    if complex && user == Ordering::Segregated {
+        return refuse("complex unknowns are numbered by node; renumber them, and omit --ordering".into());
+    }
+    if let Some(b) = block.filter(|b| complex && *b > MAX_BLOCK / 2) {
+        return refuse(format!("--block {b} is too large; complex blocks have 1 to {} rows", MAX_BLOCK / 2));
+    }
+    // Each complex unknown is two real ones.
+    let block = if complex { block.map(|b| 2 * b) } else { block };
     // A block size above the kernels' limit is replaced by another one.
     let hint =
         hint.filter(|(b, _)| (1..=MAX_BLOCK).contains(b) || matches!(matrix, SystemMatrix::Kronecker(_)));
@@ -457,6 +508,7 @@ pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<Syste
                 name,
                 format: "kronecker",
                 nonzeros: stored,
+                complex,
                 operator,
                 order,
                 own_rhs,
@@ -479,14 +531,15 @@ pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<Syste
                 (None, None) => {
                     let a = matrix.into_csr();
                     let found = suited_block(&a);
-                    (Matrix::Csr(a), found.block, detected(found))
+                    (Matrix::Csr(a), found.block, crate::blocks::detected(found))
                 }
             };
             let nodes = rows / b;
             if rows % b != 0 {
                 return refuse(format!(
-                    "{} rows cannot be cut into blocks of {b}: --block must divide them",
-                    count(rows)
+                    "{} rows cannot be cut into blocks of {}: --block must divide them",
+                    count(if complex { rows / 2 } else { rows }),
+                    if complex { b / 2 } else { b }
                 ));
             }
             let order = Order { block: b, nodes, stages, user };
@@ -497,6 +550,7 @@ pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<Syste
                 name,
                 format,
                 nonzeros: stored,
+                complex,
                 operator,
                 order,
                 own_rhs,
@@ -511,35 +565,6 @@ pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<Syste
             })
         }
     }
-}
-
-/// Returns the reason for a detected block size.
-pub fn detected(found: SuitedBlock) -> String {
-    match found {
-        SuitedBlock { block: 1, alike: 1, .. } => "no larger blocks fit well; --block overrides".into(),
-        SuitedBlock { block: 1, alike, .. } => {
-            format!(
-                "groups of {alike} rows have the same neighbours: --block {alike} would make each group a \
-                 node"
-            )
-        }
-        SuitedBlock { added, .. } => {
-            format!("the pattern suggests it, {:.0} % stored zeros added; --block overrides", 100.0 * added)
-        }
-    }
-}
-
-/// Returns random numbers in (−1, 1) by splitmix64, the same on every machine.
-pub fn random(seed: u64, n: usize) -> Vec<f64> {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    };
-    (0..n).map(|_| (next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0).collect()
 }
 
 #[cfg(test)]

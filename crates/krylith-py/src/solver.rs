@@ -121,12 +121,8 @@ impl Solver {
         };
         let callers = watch.callers.clone();
         let done = detached(py, || {
-            let mut solver = lock(&self.solver);
+            let mut solver = self.ready(&options);
             a.into_iter().chain(p).for_each(|function| function.begin(&callers));
-            let unknowns = solver.problem().unknowns();
-            solver.set_stop(options.stop_of(unknowns));
-            self.cancel.reset();
-            self.raised.take();
             let mut request = solver.request(b, x).transposed(transpose);
             if let Some(a) = a {
                 request = request.operator(&a.operator);
@@ -166,11 +162,7 @@ impl Solver {
         let (b, x) = (b.array()?, x.array()?);
         let options = self.options_of(rtol, atol, max_iters)?;
         let (solutions, raised) = detached(py, || {
-            let mut solver = lock(&self.solver);
-            let unknowns = solver.problem().unknowns();
-            solver.set_stop(options.stop_of(unknowns));
-            self.cancel.reset();
-            self.raised.take();
+            let mut solver = self.ready(&options);
             let solutions = solver.request(b, x).transposed(transpose).columns()?;
             Ok((solutions, self.raised.take()))
         })?;
@@ -367,6 +359,16 @@ impl Solver {
             changed.settled().map_err(exception)?;
         }
         Ok(options)
+    }
+
+    /// Locks the solver for a solve with these options, and forgets what ended an earlier one.
+    fn ready(&self, options: &Options) -> MutexGuard<'_, ManuallyDrop<krylith_core::Solver<'static>>> {
+        let mut solver = lock(&self.solver);
+        let unknowns = solver.problem().unknowns();
+        solver.set_stop(options.stop_of(unknowns));
+        self.cancel.reset();
+        self.raised.take();
+        solver
     }
 
     /// Rejects calls that would wait forever: those in a forked process, and those of a callback to its own

@@ -166,6 +166,52 @@ static void solvers(void) {
     krylith_solver_free(solver);
 }
 
+/* Columns that are solved together have the answers of solves one by one. The matrix is the five-point Laplacian on
+ * 16×16 points with a wind; factors with fill are large enough that columns are solved together. */
+static void columns_together(void) {
+    enum { M = 16, COUNT = 5, LARGE = M * M };
+    static int32_t starts[LARGE + 1], of[5 * LARGE];
+    static double entry[5 * LARGE], b[COUNT * LARGE], x[COUNT * LARGE], alone[LARGE];
+    int32_t stored = 0;
+    for (int32_t i = 0; i < LARGE; i++) {
+        const int32_t near_by[] = {i - M, i - 1, i, i + 1, i + M};
+        const double values_of[] = {-1.5, -1.5, 4.0, -0.5, -0.5};
+        for (int k = 0; k < 5; k++) {
+            const int32_t j = near_by[k];
+            if (j < 0 || j >= LARGE || (k % 2 == 1 && j / M != i / M)) continue;
+            of[stored] = j;
+            entry[stored++] = values_of[k];
+        }
+        starts[i + 1] = stored;
+        for (int c = 0; c < COUNT; c++) b[c * LARGE + i] = c == 1 ? 0.0 : (double)((i * (2 * c + 3)) % 17) - 8.0;
+    }
+    krylith_problem *problem = NULL;
+    krylith_solver *solver = NULL;
+    krylith_solution solutions[COUNT], one;
+    EXPECT(krylith_problem_csr(LARGE, stored, starts, of, entry, 1, NULL, &problem) == KRYLITH_OK);
+    for (int way = 0; way < 2; way++) {
+        const char *options = way ? "device=cpu rtol=1e-10 precond=amg:coarsest=20"
+                                  : "device=cpu rtol=1e-10 precond=ildu:fill=1";
+        EXPECT(krylith_solver_new(problem, options, &solver) == KRYLITH_OK);
+        memset(x, 0, sizeof x);
+        EXPECT(krylith_solver_solve_columns(solver, COUNT, b, x, NULL, solutions) == KRYLITH_OK);
+        for (int c = 0; c < COUNT; c++) {
+            memset(alone, 0, sizeof alone);
+            EXPECT(krylith_solver_solve(solver, b + c * LARGE, alone, NULL, &one) == KRYLITH_OK);
+            EXPECT(one.outcome == KRYLITH_CONVERGED && solutions[c].outcome == one.outcome);
+            EXPECT(llabs(solutions[c].iterations - one.iterations) <= 1 && (c == 1) == (one.iterations == 0));
+            EXPECT(fabs(solutions[c].true_residual - one.true_residual) < 1e-11);
+            for (int i = 0; i < LARGE; i++) EXPECT(fabs(x[c * LARGE + i] - alone[i]) < 1e-8);
+        }
+        b[3 * LARGE + 7] = NAN;
+        const char *why = "column 3: b: entry 7 is NaN";
+        REFUSED(krylith_solver_solve_columns(solver, COUNT, b, x, NULL, solutions), KRYLITH_INVALID, why);
+        b[3 * LARGE + 7] = 1.0;
+        krylith_solver_free(solver);
+    }
+    krylith_problem_free(problem);
+}
+
 static void kronecker(void) {
     /* A = [2 1; 0 3], B = I, M = I, L = −1 2 −1. Checks the solution stage by stage, and the product. */
     double one[N], a[4] = {2, 1, 0, 3}, b[4] = {1, 0, 0, 1}, x[2 * N] = {0}, f[2 * N], y[2 * N];
@@ -492,6 +538,7 @@ int main(void) {
     make(0);
     matrices_of_all_widths();
     solvers();
+    columns_together();
     kronecker();
     sums_in_blocks();
     what_is_known_beside_the_numbers();

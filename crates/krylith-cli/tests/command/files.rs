@@ -116,22 +116,101 @@ fn a_row_of_numbers_is_a_vector() {
     f.line("solve A.mtx --rhs three.npy").fails(2, &["three.npy", "[1, 3]", "expected 2 numbers"]);
 }
 
+/// Writes c.npy with two complex zeros.
+fn complex_zeros(f: &Folder) {
+    let zeros = krylith_core::io::Array::complex(vec![2], vec![0.0; 4]).unwrap();
+    krylith_core::io::numpy::write(f.path("c.npy"), &zeros).unwrap();
+}
+
 #[test]
-fn complex_systems_are_named_with_what_can_be_done() {
+fn complex_numbers_where_they_cannot_be_are_named_with_what_can_be_done() {
     let f = folder();
-    f.write("C.mtx", "%%MatrixMarket matrix coordinate complex general\n1 1 1\n1 1 1 0\n");
-    f.write("H.mtx", "%%MatrixMarket matrix coordinate complex hermitian\n1 1 1\n1 1 1 0\n");
-    let header = "{'descr': '<c16', 'fortran_order': False, 'shape': (2,), }\n";
-    let mut npy = b"\x93NUMPY\x01\x00".to_vec();
-    npy.extend((header.len() as u16).to_le_bytes());
-    npy.extend(header.as_bytes());
-    npy.extend([0; 32]);
-    f.write("c.npy", npy);
-    for line in ["solve C.mtx", "solve H.mtx", "solve A.mtx --rhs c.npy"] {
-        let ran = f.line(line);
-        ran.fails(2, &["complex", "[[Re, -Im], [Im, Re]]", "`.real`"]);
-        assert!(!ran.err.contains("astype"), "{ran:#?}");
+    complex_zeros(&f);
+    f.line("solve A.mtx --rhs c.npy").fails(2, &["c.npy", "complex", "matrix is real", "two columns"]);
+    let entries = "%%MatrixMarket matrix coordinate complex";
+    f.write("C.mtx", format!("{entries} general\n2 2 2\n1 1 1 0.5\n2 2 1 -0.5\n"));
+    f.write("bad.mtx", format!("{entries} general\n2 2 2\n1 1 1 0.5\n2 2 1\n"));
+    f.write("H.mtx", format!("{entries} hermitian\n2 2 2\n1 1 1 0\n2 2 1 1e-3\n"));
+    f.write("three.txt", "1\n2\n3\n");
+    f.line("solve bad.mtx").fails(2, &["bad.mtx:4", "the imaginary part is missing"]);
+    f.line("solve H.mtx").fails(2, &["H.mtx:4", "the diagonal of a hermitian matrix must be real"]);
+    f.line("solve C.mtx --rhs three.txt").fails(2, &["three.txt", "2 complex numbers"]);
+    f.line("solve C.mtx --block 3").fails(2, &["2 rows", "blocks of 3"]);
+    f.line("solve C.mtx --block 5").fails(2, &["--block 5", "1 to 4"]);
+    f.line("solve C.mtx --fields u=0:1,p=1:2").fails(2, &["--fields", "complex"]);
+    f.line("solve C.mtx --block 1 --ordering segregated").fails(2, &["omit --ordering"]);
+    f.write(
+        "K.toml",
+        "[kronecker]\nM = 'C.mtx'\nL = 'A.mtx'\nblock = 1\ntau = 1.0\nscheme = 'radau-iia-2'\n",
+    );
+    f.line("solve K.toml").fails(2, &["C.mtx", "real M and L"]);
+}
+
+/// A complex tridiagonal matrix in each symmetry, with a known solution, in each format of vectors.
+#[test]
+fn complex_systems_are_solved() {
+    const N: usize = 40;
+    let f = folder();
+    let x: Vec<[f64; 2]> = (0..N).map(|i| [(i as f64).sin(), (2.0 + i as f64).cos()]).collect();
+    let diagonal = |i: usize| [4.0, if i % 2 == 0 { 1.5 } else { -0.5 }];
+    for symmetry in ["general", "symmetric", "hermitian"] {
+        let main = |i: usize| if symmetry == "hermitian" { [4.0, 0.0] } else { diagonal(i) };
+        let lower = [-1.0, 0.75];
+        let upper = match symmetry {
+            "general" => [-0.5, 0.25],
+            "symmetric" => lower,
+            _ => [lower[0], -lower[1]],
+        };
+        let (mut lines, mut b) = (Vec::new(), vec![0.0; 2 * N]);
+        let mut put = |i: usize, j: usize, [re, im]: [f64; 2]| {
+            b[2 * i] += re * x[j][0] - im * x[j][1];
+            b[2 * i + 1] += re * x[j][1] + im * x[j][0];
+            if symmetry == "general" || i >= j {
+                lines.push(format!("{} {} {re} {im}", i + 1, j + 1));
+            }
+        };
+        for i in 0..N {
+            put(i, i, main(i));
+            if i > 0 {
+                put(i, i - 1, lower);
+                put(i - 1, i, upper);
+            }
+        }
+        let head = format!("%%MatrixMarket matrix coordinate complex {symmetry}\n{N} {N} {}\n", lines.len());
+        f.write("C.mtx", head + &lines.join("\n") + "\n");
+        let b = krylith_core::io::Array::complex(vec![N], b).unwrap();
+        krylith_core::io::write_vector(f.path("b.npy"), &b).unwrap();
+        krylith_core::io::write_vector(f.path("b.mtx"), &b).unwrap();
+        for (rhs, out, options) in
+            [("b.npy", "x.npy", ""), ("b.mtx", "x.mtx", "--block 2"), ("b.npy", "x.npy", "--method gmres")]
+        {
+            let ran = f.line(&format!("solve C.mtx --rhs {rhs} --out {out} --rtol 1e-12 {options}"));
+            assert!(ran.works().out.contains("40 complex unknowns"), "{ran:?}");
+            let found = common::array(f.path(out));
+            assert!(found.is_complex() && found.shape() == [N]);
+            let wrong = found.values().iter().zip(x.as_flattened()).map(|(a, b)| (a - b).abs());
+            assert!(wrong.fold(0.0, f64::max) < 1e-10, "{symmetry} {options}");
+        }
+        f.write("C.toml", "matrix = 'C.mtx'\nrhs = 'b.npy'\nblock = 2\n");
+        f.line("solve C.toml --out again.npy --rtol 1e-12 --x0 x.npy").works();
+        assert!(common::array(f.path("again.npy")).is_complex());
+        // A real right-hand side has imaginary parts of zero, and columns are several.
+        let reals: Vec<f64> = (0..2 * N).map(|k| if k % 2 == 0 { 1.0 } else { (k / 2) as f64 }).collect();
+        let two = krylith_core::io::Array::new(vec![N, 2], reals.clone()).unwrap();
+        krylith_core::io::numpy::write(f.path("two.npy"), &two).unwrap();
+        krylith_core::io::numpy::write(f.path("wide.npy"), &two.into_complex()).unwrap();
+        f.line("solve C.mtx --rhs two.npy --out two_x.npy --rtol 1e-12").works();
+        f.line("solve C.mtx --rhs wide.npy --out wide_x.npy --rtol 1e-12").works();
+        assert_eq!(common::array(f.path("two_x.npy")).shape(), [N, 2]);
+        assert_eq!(common::array(f.path("two_x.npy")), common::array(f.path("wide_x.npy")));
     }
+    let out = f.line("info C.mtx").works().out.clone();
+    assert!(out.contains("40 complex unknowns, 118 stored entries in 118 blocks"), "{out}");
+    assert!(out.contains("the entry a + ib is the block [[a, −b], [b, a]]"), "{out}");
+    let text = f.line("solve C.mtx --rhs b.npy --out x.txt").works().out.clone();
+    assert!(text.contains("x.txt"), "{text}");
+    let written = std::fs::read_to_string(f.path("x.txt")).unwrap();
+    assert!(written.lines().nth(1).is_some_and(|line| line.ends_with('j')), "{written}");
 }
 
 #[cfg(target_os = "linux")]

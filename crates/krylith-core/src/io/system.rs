@@ -81,8 +81,10 @@ impl SystemMatrix {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct System {
-    /// The operator of the system.
+    /// The operator of the system, or the real form of a complex matrix ([`ReadMatrix`](super::ReadMatrix)).
     pub operator: SystemMatrix,
+    /// True if the matrix is complex; `rhs` is then complex too.
+    pub complex: bool,
     /// The right-hand side in the shape of the file, or several of them in columns ([`Array::into_columns`]).
     /// [`unknowns`](Self::unknowns) converts one to the order of the solver.
     pub rhs: Option<Array>,
@@ -94,7 +96,7 @@ pub struct System {
     pub matrices: Vec<(String, Csr)>,
     /// Solver options of the file, used as defaults.
     pub solver: Options,
-    /// The block size stated in the files.
+    /// The block size stated in the files; that of the real form if the matrix is complex.
     pub block_hint: Option<usize>,
 }
 
@@ -205,6 +207,7 @@ pub fn read_system(path: impl AsRef<Path>) -> Result<System> {
     let read = read_matrix(path)?;
     Ok(System {
         operator: SystemMatrix::Matrix(read.matrix),
+        complex: read.complex,
         rhs: read.vector.map(Array::vector),
         coordinates: None,
         fields: Vec::new(),
@@ -305,19 +308,21 @@ fn read_toml(path: &Path) -> Result<System> {
     let file = SystemFile::open(path)?;
     let folder = path.parent().unwrap_or(Path::new(""));
 
-    let (operator, vector, block_hint) = match file.parts(path)? {
+    let (operator, complex, vector, block_hint) = match file.parts(path)? {
         Parts::Matrix(matrix) => {
             let read = read_matrix(folder.join(matrix))?;
-            (SystemMatrix::Matrix(read.matrix), read.vector, file.block.or(read.block_hint))
+            let block = file.block.map(|b| if read.complex { 2 * b } else { b });
+            (SystemMatrix::Matrix(read.matrix), read.complex, read.vector, block.or(read.block_hint))
         }
         Parts::Kronecker(parts) => {
             let sum = kronecker(path, folder, parts)?;
             let block = sum.block();
-            (SystemMatrix::Kronecker(sum), None, Some(block))
+            (SystemMatrix::Kronecker(sum), false, None, Some(block))
         }
     };
     let mut system = System {
         operator,
+        complex,
         rhs: vector.map(Array::vector),
         coordinates: None,
         fields: Vec::new(),
@@ -325,6 +330,10 @@ fn read_toml(path: &Path) -> Result<System> {
         solver: file.solver,
         block_hint,
     };
+    if complex && file.fields.is_some() {
+        let message = "`fields` of a complex matrix are not supported; leave the key out";
+        return Err(Error::format(path, message));
+    }
     if let Some(text) = &file.fields {
         let rows = system.operator.rows();
         system.fields = fields_of_text(text, rows).map_err(|e| Error::format(path, e.to_string()))?;
@@ -334,6 +343,7 @@ fn read_toml(path: &Path) -> Result<System> {
     }
     if let Some(rhs) = &file.rhs {
         let array = read_vector_of(folder.join(rhs), system.operator.rows())?;
+        let array = if complex { array.into_complex() } else { array };
         let stages = system.operator.stages();
         let fits = array.clone().into_columns("the right-hand side", system.operator.rows() / stages, stages);
         fits.map_err(|e| name_file(&folder.join(rhs), e))?;
@@ -418,6 +428,11 @@ fn kronecker(path: &Path, folder: &Path, parts: &KroneckerFile) -> Result<Kronec
     let (a, b) = coefficients(path, parts)?;
     let (m_path, l_path) = (folder.join(&parts.m), folder.join(&parts.l));
     let (m, l) = (read_matrix(&m_path)?, read_matrix(&l_path)?);
+    if let Some((path, _)) = [(&m_path, &m), (&l_path, &l)].iter().find(|(_, read)| read.complex) {
+        let message =
+            "the matrix is complex; a Kronecker sum needs real M and L, so give the whole sum as one matrix";
+        return Err(Error::format(path, message));
+    }
     let block = kronecker_block(path, parts, [m.block_hint, l.block_hint])?;
     let m = m.matrix.into_bsr(block).map_err(|e| name_file(&m_path, e))?;
     let l = l.matrix.into_bsr(block).map_err(|e| name_file(&l_path, e))?;

@@ -21,6 +21,8 @@ use crate::{Error, Result};
 pub struct Array {
     shape: Vec<usize>,
     values: Vec<f64>,
+    /// True if the values are pairs of a real and an imaginary part.
+    complex: bool,
 }
 
 impl Array {
@@ -36,23 +38,69 @@ impl Array {
                 values.len()
             )));
         }
-        Ok(Self { shape, values })
+        Ok(Self { shape, values, complex: false })
+    }
+
+    /// Creates an array of complex numbers. `values` has the real and the imaginary part of each.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), with two values for each number.
+    ///
+    /// ```
+    /// use krylith::io::Array;
+    /// let b = Array::complex(vec![2], vec![1.0, 2.0, 3.0, -4.0])?; // 1 + 2i and 3 − 4i
+    /// assert!(b.is_complex() && b.shape() == [2]);
+    /// assert_eq!(b.into_unknowns("b", 4, 1)?, [1.0, 2.0, 3.0, -4.0]); // of a real form with 4 rows
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    pub fn complex(shape: Vec<usize>, values: Vec<f64>) -> Result<Self> {
+        let size = shape.iter().try_fold(1usize, |n, &m| n.checked_mul(m));
+        if !(1..=2).contains(&shape.len()) || size.and_then(|n| n.checked_mul(2)) != Some(values.len()) {
+            return Err(Error::invalid(format!(
+                "got {} real numbers for complex numbers of shape {shape:?}; expected one or two dimensions \
+                 whose product is half the count",
+                values.len()
+            )));
+        }
+        Ok(Self { shape, values, complex: true })
+    }
+
+    /// The same numbers as complex ones.
+    #[must_use]
+    pub fn into_complex(self) -> Self {
+        match self.complex {
+            true => self,
+            false => {
+                Self { values: self.values.iter().flat_map(|&v| [v, 0.0]).collect(), complex: true, ..self }
+            }
+        }
+    }
+
+    /// True for complex numbers.
+    pub fn is_complex(&self) -> bool {
+        self.complex
+    }
+
+    /// Number k in C order: its value, or its real and imaginary part.
+    pub(super) fn number(&self, k: usize) -> &[f64] {
+        let parts = if self.complex { 2 } else { 1 };
+        &self.values[parts * k..][..parts]
     }
 
     /// Creates an array of one dimension.
     pub fn vector(values: Vec<f64>) -> Self {
-        Self { shape: vec![values.len()], values }
+        Self { shape: vec![values.len()], values, complex: false }
     }
 
-    /// The one or two sizes.
+    /// The one or two sizes, in numbers of the array.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
-    /// All numbers in C order.
+    /// All numbers in C order; pairs for complex numbers.
     pub fn values(&self) -> &[f64] {
         &self.values
     }
-    /// All numbers in C order, by value.
+    /// All numbers in C order, by value; pairs for complex numbers.
     pub fn into_values(self) -> Vec<f64> {
         self.values
     }
@@ -65,12 +113,18 @@ impl Array {
     /// order `row · stages + k`.
     ///
     /// Shape (rows, stages) is already in that order. A flat array, one column or one row is read as stage
-    /// after stage and reordered.
+    /// after stage and reordered. A complex array belongs to a real form with twice as many rows.
     ///
     /// # Errors
     /// Any other shape. The error lists the accepted shapes and calls the array `what`.
     pub fn into_unknowns(self, what: &str, rows: usize, stages: usize) -> Result<Vec<f64>> {
         let total = rows.checked_mul(stages);
+        if self.complex {
+            return match self.shape[..] {
+                [n] | [n, 1] | [1, n] if stages == 1 && 2 * n == rows => Ok(self.values),
+                _ => Err(unexpected_complex(what, &self.shape, rows, stages)),
+            };
+        }
         match self.shape[..] {
             [n, s] if n == rows && s == stages => Ok(self.values),
             [n] if Some(n) == total => Ok(from_stage_by_stage(&self.values, stages)),
@@ -94,7 +148,11 @@ impl Array {
     /// ```
     pub fn into_columns(self, what: &str, rows: usize, stages: usize) -> Result<Vec<Vec<f64>>> {
         match self.shape[..] {
-            [n, k] if stages == 1 && n == rows && k > 1 => {
+            [n, k] if self.complex && stages == 1 && 2 * n == rows && k > 1 => {
+                let (pairs, _) = self.values.as_chunks::<2>();
+                Ok((0..k).map(|c| pairs.iter().skip(c).step_by(k).flatten().copied().collect()).collect())
+            }
+            [n, k] if !self.complex && stages == 1 && n == rows && k > 1 => {
                 Ok((0..k).map(|c| self.values.iter().skip(c).step_by(k).copied().collect()).collect())
             }
             _ => Ok(vec![self.into_unknowns(what, rows, stages)?]),
@@ -123,6 +181,9 @@ impl Array {
     /// # Errors
     /// More than three columns, or none.
     pub fn into_points(self) -> Result<Vec<[f64; 3]>> {
+        if self.complex {
+            return Err(Error::invalid("coordinates are complex; give real numbers"));
+        }
         let d = points_columns(&self.shape)?;
         let point = |row: &[f64]| std::array::from_fn(|c| row.get(c).copied().unwrap_or(0.0));
         Ok(self.values.chunks_exact(d).map(point).collect())
@@ -133,12 +194,15 @@ impl Array {
         let (_, columns) = self.rows_columns();
         match self.values.iter().position(|v| !v.is_finite()) {
             None => Ok(()),
-            Some(p) => Err(Error::NotFinite {
-                what: crate::text::name(path),
-                row: p / columns,
-                column: p % columns,
-                value: self.values[p],
-            }),
+            Some(p) => {
+                let at = if self.complex { p / 2 } else { p };
+                Err(Error::NotFinite {
+                    what: crate::text::name(path),
+                    row: at / columns,
+                    column: at % columns,
+                    value: self.values[p],
+                })
+            }
         }
     }
 }
@@ -166,6 +230,16 @@ pub fn unexpected_shape(what: &str, shape: &[usize], rows: usize, stages: usize)
     Error::invalid(format!("{what} has shape {shape:?}; expected {expected}"))
 }
 
+/// The error for a complex array whose shape does not fit a system's real form.
+fn unexpected_complex(what: &str, shape: &[usize], rows: usize, stages: usize) -> Error {
+    let n = rows / 2;
+    let expected = match (stages, rows % 2) {
+        (1, 0) => format!("{n} complex numbers, or shape ({n}, k) for k vectors where several are accepted"),
+        _ => "real numbers".into(),
+    };
+    Error::invalid(format!("{what} is complex and has shape {shape:?}; expected {expected}"))
+}
+
 /// Reorders stage after stage (`k · N + row`) to Krylith's order (`row · s + k`).
 ///
 /// # Panics
@@ -184,7 +258,7 @@ pub fn to_stage_by_stage(values: &[f64], stages: usize) -> Vec<f64> {
 }
 
 /// The transpose of a row-major `rows` × (len / rows) array.
-pub(super) fn transpose(values: &[f64], rows: usize) -> Vec<f64> {
+pub(super) fn transpose<T: Copy>(values: &[T], rows: usize) -> Vec<T> {
     if values.is_empty() {
         return Vec::new();
     }

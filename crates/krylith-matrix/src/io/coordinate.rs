@@ -21,6 +21,9 @@ pub const CHUNK_BYTES: usize = 1 << 20;
 const BUCKET_ENTRIES: usize = 1 << 15;
 const MOST_BUCKETS: usize = 1024;
 
+/// Refusal of an entry on the diagonal.
+pub(super) const NOT_REAL: &str = "the diagonal of a hermitian matrix must be real";
+
 /// A body with the contents of its header.
 pub struct Coordinates<'a> {
     pub path: &'a Path,
@@ -33,6 +36,13 @@ pub struct Coordinates<'a> {
     pub entries: usize,
     pub field: Field,
     pub symmetry: Symmetry,
+}
+
+impl Coordinates<'_> {
+    /// Rows of the real matrix: two for each row of a complex one.
+    fn real_rows(&self) -> usize {
+        self.field.parts() * self.rows
+    }
 }
 
 /// One stored number with its zero-based indices.
@@ -139,8 +149,8 @@ pub struct Buckets {
 impl Buckets {
     pub fn new(body: &Coordinates) -> Self {
         let wanted = (body.entries / BUCKET_ENTRIES).clamp(1, MOST_BUCKETS);
-        let shift = body.rows.div_ceil(wanted).max(1).next_power_of_two().trailing_zeros();
-        Self { shift, count: body.rows.div_ceil(1 << shift) }
+        let shift = body.real_rows().div_ceil(wanted).max(1).next_power_of_two().trailing_zeros();
+        Self { shift, count: body.real_rows().div_ceil(1 << shift) }
     }
 }
 
@@ -204,7 +214,19 @@ pub fn parse(body: &Coordinates, range: Range<usize>) -> Result<Lines, Fault> {
     // Room for the file's average line length plus a sixteenth, but no more lines than the chunk can hold.
     let average = body.entries as f64 * range.len() as f64 / (body.text.len() - body.body) as f64;
     let most = (range.len().div_ceil(4)).min((average * 1.0625) as usize + 16);
-    let mut entries: Vec<Entry> = Vec::with_capacity(most * if mirrored { 2 } else { 1 });
+    let complex = body.field == Field::Complex;
+    let each = if mirrored { 2 } else { 1 } * if complex { 4 } else { 1 };
+    let mut entries: Vec<Entry> = Vec::with_capacity(most * each);
+    let mut keep = |row: u32, column: u32, [re, im]: [f64; 2]| match complex {
+        false => entries.push(Entry { row, column, value: re }),
+        true => {
+            entries.extend([(0, 0, re), (0, 1, -im), (1, 0, im), (1, 1, re)].map(|(i, j, value)| Entry {
+                row: 2 * row + i,
+                column: 2 * column + j,
+                value,
+            }))
+        }
+    };
     let (mut count, mut below, mut above) = (0, None, None);
     let mut at = range.start;
     loop {
@@ -226,10 +248,9 @@ pub fn parse(body: &Coordinates, range: Range<usize>) -> Result<Lines, Fault> {
         let row = index(text, &mut at, "row", body.rows).map_err(|m| fault(&m))?;
         let column = index(text, &mut at, "column", body.columns).map_err(|m| fault(&m))?;
         let value = if body.field == Field::Pattern {
-            1.0
+            [1.0, 0.0]
         } else {
-            at = skip_blanks(text, at);
-            value(text, &mut at, body.field).map_err(|m| fault(&m))?
+            parts(text, &mut at, body.field).map_err(|m| fault(&m))?
         };
         at = skip_blanks(text, at);
         match text.get(at) {
@@ -238,18 +259,21 @@ pub fn parse(body: &Coordinates, range: Range<usize>) -> Result<Lines, Fault> {
             Some(_) => return Err(fault("unexpected text after the entry")),
         }
         count += 1;
-        entries.push(Entry { row, column, value });
+        keep(row, column, value);
         if mirrored {
             if row == column {
-                if body.symmetry == Symmetry::SkewSymmetric && value != 0.0 {
-                    return Err(fault("a skew-symmetric matrix must have a zero diagonal"));
+                match body.symmetry {
+                    Symmetry::SkewSymmetric if value != [0.0; 2] => {
+                        return Err(fault("a skew-symmetric matrix must have a zero diagonal"));
+                    }
+                    Symmetry::Hermitian if value[1] != 0.0 => return Err(fault(NOT_REAL)),
+                    _ => {}
                 }
                 continue;
             }
             let first = if row > column { &mut below } else { &mut above };
             first.get_or_insert(begin);
-            let value = if body.symmetry == Symmetry::Symmetric { value } else { -value };
-            entries.push(Entry { row: column, column: row, value });
+            keep(column, row, body.symmetry.mirrored(value));
         }
     }
     Ok(Lines { entries, count, below, above })
@@ -326,6 +350,21 @@ fn eight_digits(characters: u64) -> (u64, usize) {
     (n.wrapping_mul(10_000).wrapping_add(n >> 32) & 0xffff_ffff, length)
 }
 
+/// Parses the real part at `at`, and the imaginary part of a complex number; moves `at` past them.
+#[inline]
+fn parts(text: &[u8], at: &mut usize, field: Field) -> Result<[f64; 2], String> {
+    *at = skip_blanks(text, *at);
+    let re = value(text, at, field)?;
+    if field != Field::Complex {
+        return Ok([re, 0.0]);
+    }
+    *at = skip_blanks(text, *at);
+    if matches!(text.get(*at), None | Some(b'\n')) {
+        return Err("the imaginary part is missing".into());
+    }
+    Ok([re, value(text, at, field)?])
+}
+
 /// Parses the number at `at` and moves `at` past it.
 #[inline]
 fn value(text: &[u8], at: &mut usize, field: Field) -> Result<f64, String> {
@@ -345,10 +384,10 @@ fn is_whole(v: f64) -> bool {
     v.fract() == 0.0
 }
 
-/// The only number of a line.
-pub(super) fn number(line: &[u8], field: Field) -> Result<f64, String> {
-    let mut at = skip_blanks(line, 0);
-    let v = value(line, &mut at, field)?;
+/// The only number of a line: its real part, and its imaginary part or 0.
+pub(super) fn number(line: &[u8], field: Field) -> Result<[f64; 2], String> {
+    let mut at = 0;
+    let v = parts(line, &mut at, field)?;
     if skip_blanks(line, at) < line.len() {
         return Err("unexpected text after the number".into());
     }
@@ -371,7 +410,7 @@ pub fn assemble(body: &Coordinates, buckets: &Buckets, chunks: &[Chunk]) -> Resu
         .collect();
     let total = sizes.iter().sum();
     let (mut row_ptr, mut col, mut values) =
-        (vec![0usize; body.rows + 1], vec![0u32; total], vec![0.0; total]);
+        (vec![0usize; body.real_rows() + 1], vec![0u32; total], vec![0.0; total]);
 
     let mut parts = Vec::with_capacity(buckets.count);
     let (mut ends_left, mut col_left, mut values_left) = (&mut row_ptr[1..], &mut col[..], &mut values[..]);
@@ -392,7 +431,7 @@ pub fn assemble(body: &Coordinates, buckets: &Buckets, chunks: &[Chunk]) -> Resu
             col.copy_within(from..from + kept, to);
             values.copy_within(from..from + kept, to);
         }
-        let rows = b << buckets.shift..body.rows.min((b + 1) << buckets.shift);
+        let rows = b << buckets.shift..body.real_rows().min((b + 1) << buckets.shift);
         for end in &mut row_ptr[1..][rows] {
             *end += to;
         }
@@ -400,7 +439,8 @@ pub fn assemble(body: &Coordinates, buckets: &Buckets, chunks: &[Chunk]) -> Resu
     }
     col.truncate(to);
     values.truncate(to);
-    Csr::new(body.rows, body.columns, row_ptr, col, values).map_err(|e| name_file(body.path, e))
+    Csr::new(body.real_rows(), body.field.parts() * body.columns, row_ptr, col, values)
+        .map_err(|e| name_file(body.path, e))
 }
 
 /// Counts and scatters a bucket's entries by row, sorts and sums them; returns how many remain.

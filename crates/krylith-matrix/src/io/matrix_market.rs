@@ -3,7 +3,7 @@
 //! Boisvert, Pozo & Remington, *The Matrix Market Exchange Formats*, NISTIR 5935. The reader also accepts any
 //! letter case in the header, blank lines and comments anywhere below it, and symmetric files that hold the
 //! upper triangle instead of the lower. It reads `unsigned-integer`, which SciPy writes, as `integer`. Module
-//! `amgx` reads AmgX's additions.
+//! `amgx` reads AmgX's additions. A complex matrix becomes a real one of blocks ([`read`]).
 
 mod amgx;
 
@@ -15,9 +15,9 @@ use rayon::prelude::*;
 
 use super::array::{Array, transpose};
 use super::coordinate::{self, Coordinates};
-use super::source::{COMPLEX, believable, excerpt, line_of, load, mark, name_file};
+use super::source::{believable, excerpt, line_of, load, mark, name_file};
 use super::vector::WRITTEN;
-use crate::matrix::Csr;
+use crate::matrix::{Bsr, Csr};
 use crate::{Error, Result};
 use amgx::AmgX;
 
@@ -28,6 +28,14 @@ pub enum Field {
     Real,
     Integer,
     Pattern,
+    Complex,
+}
+
+impl Field {
+    /// The real numbers of a value.
+    pub fn parts(self) -> usize {
+        if self == Field::Complex { 2 } else { 1 }
+    }
 }
 
 /// The entries that also represent their mirror image.
@@ -37,6 +45,18 @@ pub enum Symmetry {
     General,
     Symmetric,
     SkewSymmetric,
+    Hermitian,
+}
+
+impl Symmetry {
+    /// The mirror image of a value, which has its real part, or also its imaginary part.
+    pub fn mirrored(self, [re, im]: [f64; 2]) -> [f64; 2] {
+        match self {
+            Symmetry::General | Symmetry::Symmetric => [re, im],
+            Symmetry::SkewSymmetric => [-re, -im],
+            Symmetry::Hermitian => [re, -im],
+        }
+    }
 }
 
 /// The contents of the first line and the line of sizes.
@@ -56,15 +76,21 @@ pub struct Header {
 }
 
 impl Header {
-    /// Largest number of lines after the header: one per entry and per number of AmgX's vectors. `None` on
-    /// overflow.
+    /// Largest number of lines after the header: one per entry and per number of AmgX's vectors. Counts a
+    /// complex entry twice. `None` on overflow.
     pub fn numbers(&self) -> Option<usize> {
-        self.rows.checked_mul(self.amgx.vectors())?.checked_add(self.entries)
+        let entries = self.entries.checked_mul(self.field.parts())?;
+        self.rows.checked_mul(self.amgx.vectors())?.checked_add(entries)
     }
 
     /// The block size that AmgX's line gives.
     pub fn block(&self) -> Option<usize> {
         self.amgx.block
+    }
+
+    /// True if the values are complex.
+    pub fn is_complex(&self) -> bool {
+        self.field == Field::Complex
     }
 
     /// True if vectors follow the entries.
@@ -76,29 +102,33 @@ impl Header {
 /// The contents of a file.
 pub(super) struct Parsed {
     pub matrix: Csr,
+    /// True if it is the real form of a complex matrix.
+    pub complex: bool,
     /// The block size that AmgX's line gives.
     pub block: Option<usize>,
     /// The right-hand side after the entries of an AmgX file.
     pub rhs: Option<Vec<f64>>,
 }
 
-/// Reads a sparse matrix: `coordinate` or `array`; real, integer or pattern (ones); general, symmetric or
-/// skew-symmetric; plain or gzip.
+/// Reads a sparse matrix: `coordinate` or `array`; real, integer, complex or pattern (ones); general,
+/// symmetric, skew-symmetric or hermitian; plain or gzip.
+///
+/// The entry a + ib of a complex matrix becomes the block [[a, −b], [b, a]] of a real matrix of twice the
+/// size.
 ///
 /// Duplicates are summed in the file's order. Zeros of an `array` file are not stored, those of a
 /// `coordinate` file are.
 ///
 /// # Errors
-/// With file and line: a malformed header, complex or hermitian values, fewer or more entries than announced,
-/// an index of 0 or out of range, text that is not a number, NaN and infinities, text after a line's last
-/// number.
+/// With file and line: a malformed header, fewer or more entries than announced, an index of 0 or out of
+/// range, text that is not a number, NaN and infinities, text after a line's last number.
 pub fn read(path: impl AsRef<Path>) -> Result<Csr> {
     let path = path.as_ref();
     parse(path, &load(path, None)?)
 }
 
-/// Reads a dense array: shape `[n]` for one column, else `[rows, columns]`. A `coordinate` file is filled
-/// with 0.
+/// Reads a dense array, real or complex: shape `[n]` for one column, else `[rows, columns]`. A `coordinate`
+/// file is filled with 0.
 ///
 /// # Errors
 /// As [`read`].
@@ -113,26 +143,37 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Csr> {
 
 pub(super) fn parse_all(path: &Path, text: &[u8]) -> Result<Parsed> {
     let header = header(path, text)?;
-    let (block, plain) = (header.block(), |matrix| Parsed { matrix, block: header.block(), rhs: None });
+    let complex = header.is_complex();
+    let block = header.block().map(|b| b * header.field.parts());
+    let block = block.or(complex.then_some(2));
+    let plain = |matrix| Parsed { matrix, complex, block, rhs: None };
     if header.coordinate {
         let (end, rhs) = header.amgx.behind(path, text, &header)?;
         let matrix = coordinate::read(&coordinates(path, &text[..end], &header)?)?;
-        return Ok(Parsed { matrix, block, rhs });
+        return Ok(Parsed { matrix, complex, block, rhs });
     }
     let values = dense(path, text, &header)?;
     let (mut row_ptr, mut col, mut kept) = (Vec::with_capacity(header.rows + 1), Vec::new(), Vec::new());
     row_ptr.push(0);
-    for i in 0..header.rows {
+    let parts = header.field.parts();
+    for (i, part) in (0..header.rows).flat_map(|i| (0..parts).map(move |part| (i, part))) {
         for j in 0..header.columns {
-            let v = values[j * header.rows + i];
-            if v != 0.0 {
-                col.push(j as u32);
-                kept.push(v);
+            let entry = &values[(j * header.rows + i) * parts..][..parts];
+            let row: [f64; 2] = match (entry, part) {
+                (&[re, im], 0) => [re, -im],
+                (&[re, im], _) => [im, re],
+                _ => [entry[0], 0.0],
+            };
+            if entry.iter().any(|&v| v != 0.0) {
+                col.extend((0..parts).map(|part| (parts * j + part) as u32));
+                kept.extend(&row[..parts]);
             }
         }
         row_ptr.push(col.len());
     }
-    Csr::new(header.rows, header.columns, row_ptr, col, kept).map(plain).map_err(|e| name_file(path, e))
+    Csr::new(parts * header.rows, parts * header.columns, row_ptr, col, kept)
+        .map(plain)
+        .map_err(|e| name_file(path, e))
 }
 
 pub(super) fn parse_array(path: &Path, text: &[u8]) -> Result<Array> {
@@ -144,20 +185,33 @@ pub(super) fn parse_array(path: &Path, text: &[u8]) -> Result<Array> {
     let values = if header.coordinate {
         let size = believable(path, "numbers", rows.checked_mul(columns), text.len())?;
         let sparse = coordinate::read(&coordinates(path, text, &header)?)?;
-        let mut values = vec![0.0; size];
-        for i in 0..rows {
+        let parts = header.field.parts();
+        let mut values = vec![0.0; parts * size];
+        for i in 0..sparse.rows() {
             let (col, v) = sparse.row(i);
-            for (&j, &v) in col.iter().zip(v) {
-                values[i * columns + j as usize] = v;
+            // The first column of a block has both parts of a complex number.
+            for (&j, &v) in col.iter().zip(v).filter(|(j, _)| **j as usize % parts == 0) {
+                values[parts * (i / parts * columns + j as usize / parts) + i % parts] = v;
             }
         }
         values
     } else {
         let by_columns = dense(path, text, &header)?;
-        if columns == 1 { by_columns } else { transpose(&by_columns, columns) }
+        match (columns, header.is_complex()) {
+            (1, _) => by_columns,
+            (_, false) => transpose(&by_columns, columns),
+            (_, true) => {
+                let (pairs, _) = by_columns.as_chunks::<2>();
+                transpose(pairs, columns).into_flattened()
+            }
+        }
     };
-    Array::new(if columns == 1 { vec![rows] } else { vec![rows, columns] }, values)
-        .map_err(|e| name_file(path, e))
+    let shape = if columns == 1 { vec![rows] } else { vec![rows, columns] };
+    match header.is_complex() {
+        true => Array::complex(shape, values),
+        false => Array::new(shape, values),
+    }
+    .map_err(|e| name_file(path, e))
 }
 
 #[doc(hidden)]
@@ -177,8 +231,12 @@ pub fn coordinates<'a>(path: &'a Path, text: &'a [u8], header: &Header) -> Resul
 #[doc(hidden)]
 pub fn header(path: &Path, text: &[u8]) -> Result<Header> {
     let header = announced(path, text)?;
-    // The shortest line of an entry is "1 1", of an array "1"; each but the last ends in a newline.
-    let (shortest, rest) = (if header.coordinate { 4 } else { 2 }, text.len() - header.body);
+    // The shortest line of an entry is "1 1", of an array "1"; each but the last ends in a newline. Complex
+    // values have four bytes more in an entry, and two in an array.
+    let complex = header.is_complex();
+    let shortest =
+        if header.coordinate { 4 + 4 * usize::from(complex) } else { 2 + 2 * usize::from(complex) };
+    let rest = text.len() - header.body;
     if header.entries > rest.div_ceil(shortest) {
         let message = format!(
             "the header announces {} entries, but only {rest} bytes follow: the file is cut short",
@@ -217,23 +275,22 @@ pub(super) fn announced(path: &Path, text: &[u8]) -> Result<Header> {
         "pattern" => {
             return Err(bad(0, "an `array` file cannot be `pattern`: give real or integer values".into()));
         }
-        "complex" => {
-            return Err(bad(0, COMPLEX.into()));
+        "complex" => Field::Complex,
+        _ => {
+            let known = "expected `real`, `integer`, `complex` or `pattern`";
+            return Err(bad(0, format!("the field is `{field}`; {known}")));
         }
-        _ => return Err(bad(0, format!("the field is `{field}`; expected `real`, `integer` or `pattern`"))),
     };
     let symmetry = match &symmetry[..] {
         "general" => Symmetry::General,
         "symmetric" => Symmetry::Symmetric,
         "skew-symmetric" => Symmetry::SkewSymmetric,
+        "hermitian" if field == Field::Complex => Symmetry::Hermitian,
         "hermitian" => {
-            return Err(bad(
-                0,
-                "hermitian matrices are not supported: declare a real one `symmetric`".into(),
-            ));
+            return Err(bad(0, "a `hermitian` matrix is `complex`: declare a real one `symmetric`".into()));
         }
         _ => {
-            let known = "expected `general`, `symmetric` or `skew-symmetric`";
+            let known = "expected `general`, `symmetric`, `skew-symmetric` or `hermitian`";
             return Err(bad(0, format!("the symmetry is `{symmetry}`; {known}")));
         }
     };
@@ -273,30 +330,40 @@ pub(super) fn announced(path: &Path, text: &[u8]) -> Result<Header> {
     let entries = match (coordinate, symmetry) {
         (true, _) => entries,
         (false, Symmetry::General) => rows.saturating_mul(columns),
-        (false, Symmetry::Symmetric) => rows.saturating_mul(rows + 1) / 2,
+        (false, Symmetry::Symmetric | Symmetry::Hermitian) => rows.saturating_mul(rows + 1) / 2,
         (false, Symmetry::SkewSymmetric) => rows.saturating_mul(rows.saturating_sub(1)) / 2,
     };
     let amgx = amgx.unwrap_or_default();
+    if amgx.has_vectors() && field == Field::Complex {
+        return Err(bad(0, "an AmgX file with vectors and complex values is not supported".into()));
+    }
+    if field == Field::Complex && rows.max(columns) > u32::MAX as usize / 2 {
+        let message =
+            "the real form of a complex matrix with so many rows or columns does not fit 32-bit indices";
+        return Err(bad(at, format!("{rows}×{columns}: {message}")));
+    }
     if amgx.has_vectors() && !coordinate {
         return Err(bad(0, "an AmgX file with vectors after a dense array is not supported".into()));
     }
     Ok(Header { coordinate, field, symmetry, rows, columns, entries, body, amgx })
 }
 
-/// The numbers of an `array` file, one per line, as the full matrix by columns.
+/// The numbers of an `array` file, one per line, as the full matrix by columns. The parts of a complex number
+/// follow each other.
 fn dense(path: &Path, text: &[u8], header: &Header) -> Result<Vec<f64>> {
     let (n, m) = (header.rows, header.columns);
     // One size may be 0 and the other huge, so both are checked. Without rows there are no columns to visit.
     believable(path, "rows", Some(n), text.len())?;
     let size = believable(path, "numbers", n.checked_mul(m), text.len())?;
     let m = if n == 0 { 0 } else { m };
-    let mut values = vec![0.0; size];
+    let parts = header.field.parts();
+    let mut values = vec![0.0; size * parts];
     let mut lines = Lines { text, at: header.body };
     let mut read = 0;
     for j in 0..m {
         let first = match header.symmetry {
             Symmetry::General => 0,
-            Symmetry::Symmetric => j,
+            Symmetry::Symmetric | Symmetry::Hermitian => j,
             Symmetry::SkewSymmetric => j + 1,
         };
         for i in first..n {
@@ -305,15 +372,18 @@ fn dense(path: &Path, text: &[u8], header: &Header) -> Result<Vec<f64>> {
                     format!("the file ends after {read} of {} numbers: it is cut short", header.entries);
                 return Err(Error::parse(path, line_of(text, text.len()), message));
             };
-            let v = coordinate::number(line, header.field).map_err(|message| {
+            let bad = |message: String| {
                 Error::parse(path, line_of(text, at), message + " in " + &excerpt(text, at))
-            })?;
+            };
+            let v = coordinate::number(line, header.field).map_err(bad)?;
+            if header.symmetry == Symmetry::Hermitian && i == j && v[1] != 0.0 {
+                return Err(bad(coordinate::NOT_REAL.into()));
+            }
             read += 1;
-            values[j * n + i] = v;
-            match header.symmetry {
-                Symmetry::General => {}
-                Symmetry::Symmetric => values[i * n + j] = v,
-                Symmetry::SkewSymmetric => values[i * n + j] = -v,
+            values[(j * n + i) * parts..][..parts].copy_from_slice(&v[..parts]);
+            if header.symmetry != Symmetry::General && i != j {
+                let v = header.symmetry.mirrored(v);
+                values[(i * n + j) * parts..][..parts].copy_from_slice(&v[..parts]);
             }
         }
     }
@@ -366,24 +436,69 @@ fn words(line: &[u8]) -> Vec<String> {
 /// # Errors
 /// [`Error::Io`] with the path.
 pub fn write(path: impl AsRef<Path>, a: &Csr) -> Result<()> {
+    write_with(path, [a.rows(), a.columns(), a.nonzeros()], "real", |text, i| {
+        let (col, values) = a.row(i);
+        for (&j, &v) in col.iter().zip(values) {
+            let _ = writeln!(text, "{} {} {v:.16e}", i + 1, j as usize + 1); // never fails
+        }
+    })
+}
+
+/// Writes the complex matrix of a real form, as [`write()`] writes a real one: `coordinate complex general`.
+///
+/// # Errors
+/// Blocks that are not 2×2 of the form [[a, −b], [b, a]]; [`Error::Io`] with the path.
+///
+/// ```
+/// use krylith::matrix::{Bsr, Csr};
+/// use krylith_matrix::io::matrix_market;
+/// # let path = std::env::temp_dir().join(format!("krylith-doc-complex-{}.mtx", std::process::id()));
+/// let text = "%%MatrixMarket matrix coordinate complex general\n1 1 1\n1 1 3 4\n";
+/// std::fs::write(&path, text).unwrap();
+/// let a = matrix_market::read(&path)?;
+/// assert_eq!(a, Csr::from_triplets(2, 2, &[(0, 0, 3.0), (0, 1, -4.0), (1, 0, 4.0), (1, 1, 3.0)])?);
+/// matrix_market::write_complex(&path, &Bsr::from_csr(&a, 2)?)?;
+/// assert_eq!(matrix_market::read(&path)?, a);
+/// # std::fs::remove_file(&path).ok();
+/// # Ok::<(), krylith::Error>(())
+/// ```
+pub fn write_complex(path: impl AsRef<Path>, a: &Bsr) -> Result<()> {
+    let whole = |[re, minus, im, other]: &[f64; 4]| re == other && *minus == -im;
+    let (blocks, rest) = a.values().as_chunks::<4>();
+    if a.block() != 2 || !rest.is_empty() || !blocks.iter().all(whole) {
+        let message = "the matrix is not the real form of a complex one: blocks [[a, −b], [b, a]]";
+        return Err(Error::format(path.as_ref(), message));
+    }
+    let sizes = [a.block_rows(), a.columns() / 2, a.blocks()];
+    write_with(path, sizes, "complex", |text, i| {
+        for e in a.row_ptr()[i]..a.row_ptr()[i + 1] {
+            let [re, _, im, _] = blocks[e];
+            let column = a.col()[e] as usize + 1;
+            let _ = writeln!(text, "{} {column} {re:.16e} {im:.16e}", i + 1); // never fails
+        }
+    })
+}
+
+/// Writes a matrix whose row i `line` appends to a text.
+fn write_with(
+    path: impl AsRef<Path>,
+    [rows, columns, entries]: [usize; 3],
+    field: &str,
+    line: impl Fn(&mut String, usize) + Sync,
+) -> Result<()> {
     const ROWS: usize = 4096; // a task
     const TASKS: usize = 64; // formatted at once, in memory
     super::atomic::write(path, |out| {
-        writeln!(out, "%%MatrixMarket matrix coordinate real general")?;
-        writeln!(out, "{} {} {}", a.rows(), a.columns(), a.nonzeros())?;
-        for batch in (0..a.rows()).step_by(ROWS * TASKS) {
-            let end = a.rows().min(batch + ROWS * TASKS);
+        writeln!(out, "%%MatrixMarket matrix coordinate {field} general")?;
+        writeln!(out, "{rows} {columns} {entries}")?;
+        for batch in (0..rows).step_by(ROWS * TASKS) {
+            let end = rows.min(batch + ROWS * TASKS);
             let starts: Vec<usize> = (batch..end).step_by(ROWS).collect();
             let texts: Vec<String> = starts
                 .par_iter()
                 .map(|&start| {
                     let mut text = String::new();
-                    for i in start..end.min(start + ROWS) {
-                        let (col, values) = a.row(i);
-                        for (&j, &v) in col.iter().zip(values) {
-                            let _ = writeln!(text, "{} {} {v:.16e}", i + 1, j as usize + 1); // never fails
-                        }
-                    }
+                    (start..end.min(start + ROWS)).for_each(|i| line(&mut text, i));
                     text
                 })
                 .collect();
@@ -395,8 +510,8 @@ pub fn write(path: impl AsRef<Path>, a: &Csr) -> Result<()> {
     })
 }
 
-/// Writes `array real general`, 17 significant digits, column by column; the file appears whole or not at
-/// all.
+/// Writes `array real general` or `array complex general`, 17 significant digits, column by column; the file
+/// appears whole or not at all.
 ///
 /// # Errors
 /// [`Error::Io`] with the path.
@@ -410,11 +525,13 @@ pub fn write_array(path: impl AsRef<Path>, array: &Array) -> Result<()> {
 /// An error of the stream.
 pub fn write_array_to(out: &mut dyn Write, array: &Array) -> std::io::Result<()> {
     let (rows, columns) = array.rows_columns();
-    writeln!(out, "%%MatrixMarket matrix array real general\n% {WRITTEN}")?;
+    let field = if array.is_complex() { "complex" } else { "real" };
+    writeln!(out, "%%MatrixMarket matrix array {field} general\n% {WRITTEN}")?;
     writeln!(out, "{rows} {columns}")?;
-    for j in 0..columns {
-        for i in 0..rows {
-            writeln!(out, "{:.16e}", array.values()[i * columns + j])?;
+    for (i, j) in (0..columns).flat_map(|j| (0..rows).map(move |i| (i, j))) {
+        match array.number(i * columns + j) {
+            [v] => writeln!(out, "{v:.16e}")?,
+            parts => writeln!(out, "{:.16e} {:.16e}", parts[0], parts[1])?,
         }
     }
     Ok(())

@@ -137,8 +137,10 @@ impl Matrix {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReadMatrix {
-    /// The matrix.
+    /// The matrix, or the real form of a complex one: a + ib is the block [[a, −b], [b, a]].
     pub matrix: Matrix,
+    /// True if the matrix in the file is complex. [`Array::into_complex`] then widens real vectors.
+    pub complex: bool,
     /// The block size that the file, or PETSc's `.info` file beside it, gives.
     pub block_hint: Option<usize>,
     /// The vector that follows the matrix (PETSc, Harwell–Boeing, AmgX) or is called `b` beside it (MATLAB).
@@ -236,13 +238,14 @@ pub fn parse_matrix(name: impl AsRef<Path>, bytes: &[u8]) -> Result<ReadMatrix> 
 fn matrix_of(path: &Path, bytes: &[u8]) -> Result<ReadMatrix> {
     match kind(path, bytes) {
         Kind::MatrixMarket => {
-            let matrix_market::Parsed { matrix, block, rhs } = matrix_market::parse_all(path, bytes)?;
-            Ok(ReadMatrix { matrix: Matrix::Csr(matrix), block_hint: block, vector: rhs })
+            let matrix_market::Parsed { matrix, complex, block, rhs } =
+                matrix_market::parse_all(path, bytes)?;
+            Ok(ReadMatrix { matrix: Matrix::Csr(matrix), complex, block_hint: block, vector: rhs })
         }
         Kind::Npz => {
             let matrix = npz::parse(path, bytes)?;
             let block_hint = if let Matrix::Bsr(a) = &matrix { Some(a.block()) } else { None };
-            Ok(ReadMatrix { matrix, block_hint, vector: None })
+            Ok(ReadMatrix { matrix, complex: false, block_hint, vector: None })
         }
         Kind::Petsc => {
             let mut objects = petsc::parse(path, bytes)?.into_iter();
@@ -253,15 +256,15 @@ fn matrix_of(path: &Path, bytes: &[u8]) -> Result<ReadMatrix> {
                 ));
             };
             let vector = objects.find_map(|o| if let petsc::Object::Vector(x) = o { Some(x) } else { None });
-            Ok(ReadMatrix { matrix: Matrix::Csr(a), block_hint: None, vector })
+            Ok(ReadMatrix { matrix: Matrix::Csr(a), complex: false, block_hint: None, vector })
         }
         Kind::HarwellBoeing => {
             let (a, vector) = harwell_boeing::parse(path, bytes)?;
-            Ok(ReadMatrix { matrix: Matrix::Csr(a), block_hint: None, vector })
+            Ok(ReadMatrix { matrix: Matrix::Csr(a), complex: false, block_hint: None, vector })
         }
         Kind::Matlab => {
             let (a, vector) = matlab::parse(path, bytes)?;
-            Ok(ReadMatrix { matrix: Matrix::Csr(a), block_hint: None, vector })
+            Ok(ReadMatrix { matrix: Matrix::Csr(a), complex: false, block_hint: None, vector })
         }
         Kind::Npy => {
             let message = "expected a sparse matrix, found a dense array; save it with scipy.sparse.save_npz";

@@ -1,8 +1,8 @@
 //! NumPy's `.npy`: arrays of one or two dimensions.
 //!
-//! The reader accepts f4, f8, signed and unsigned integers and booleans, in either byte order, in C and
-//! Fortran order. The writer writes f8 in C order, little-endian. Integers above 2⁵³ are rounded to the
-//! nearest f64.
+//! The reader accepts f4, f8, c8, c16, signed and unsigned integers and booleans, in either byte order,
+//! in C and Fortran order. The writer writes f8 or c16 in C order, little-endian. Integers above 2⁵³ are
+//! rounded to the nearest f64.
 
 use std::io::Write;
 use std::ops::Range;
@@ -22,14 +22,14 @@ pub(super) fn is_own(head: &[u8]) -> bool {
     let length = head.get(8..10).map_or(0, |n| usize::from(u16::from_le_bytes([n[0], n[1]])));
     let Some(header) = head.get(10..10 + length) else { return false };
     let blanks = header.iter().rev().skip(1).take_while(|c| **c == b' ').count();
-    head[6..8] == [1, 0] && header.starts_with(b"{'descr': '<f8'") && blanks >= OWN_BLANKS
+    let kind = [&b"{'descr': '<f8'"[..], b"{'descr': '<c16'"].iter().any(|kind| header.starts_with(kind));
+    head[6..8] == [1, 0] && kind && blanks >= OWN_BLANKS
 }
 
 /// Reads an array of one or two dimensions.
 ///
 /// # Errors
-/// Content that is cut short or malformed; complex, text or object arrays; more dimensions; NaN and
-/// infinities.
+/// Content that is cut short or malformed; text or object arrays; more dimensions; NaN and infinities.
 pub fn read(path: impl AsRef<Path>) -> Result<Array> {
     let path = path.as_ref();
     parse(path, &load(path, None)?)
@@ -37,7 +37,10 @@ pub fn read(path: impl AsRef<Path>) -> Result<Array> {
 
 pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Array> {
     let npy = open(path, bytes)?;
-    let array = Array::new(npy.shape.clone(), npy.reals(path)?)?;
+    let array = match npy.is_complex() {
+        true => Array::complex(npy.shape.clone(), npy.complex())?,
+        false => Array::new(npy.shape.clone(), npy.reals(path)?)?,
+    };
     array.check_finite(path)?;
     Ok(array)
 }
@@ -78,7 +81,8 @@ pub fn write_to(out: &mut dyn Write, array: &Array) -> std::io::Result<()> {
         [n, m] => format!("({n}, {m})"),
         _ => unreachable!("arrays have one or two dimensions"),
     };
-    let mut header = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}");
+    let kind = if array.is_complex() { "<c16" } else { "<f8" };
+    let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}");
     // The data starts at a multiple of 64 bytes, and the header ends in a newline; magic, version and length
     // take 10 bytes. Krylith writes more blanks than NumPy, so that `is_own` recognises its files.
     let padding = OWN_BLANKS + (64 - (10 + header.len() + 1) % 64) % 64;
@@ -96,7 +100,7 @@ pub fn write_to(out: &mut dyn Write, array: &Array) -> std::io::Result<()> {
 pub struct Npy<'a> {
     /// Name for errors.
     name: String,
-    /// NumPy's letter: `f`, `i`, `u`, `b`, `S`, `U`.
+    /// NumPy's letter: `f`, `c`, `i`, `u`, `b`, `S`, `U`.
     kind: u8,
     /// Bytes per item; for `U`, characters of four bytes.
     size: usize,
@@ -157,12 +161,12 @@ impl<'a> Npy<'a> {
         let size: Option<usize> = plain.get(1..).and_then(|d| d.parse().ok());
         let readable = match (kind, size) {
             (b'f', Some(4 | 8)) | (b'i' | b'u', Some(1 | 2 | 4 | 8)) | (b'b', Some(1)) => true,
+            (b'c', Some(8 | 16)) => true,
             (b'S' | b'U', Some(n)) => n <= 64,
             _ => false,
         };
         let (true, Some(size)) = (readable, size) else {
             let what = match kind {
-                b'c' => return Err(bad(&format!("complex numbers (`{descr}`): {COMPLEX}"))),
                 b'O' => "Python objects are not supported",
                 _ => "this type is not supported",
             };
@@ -216,8 +220,25 @@ impl<'a> Npy<'a> {
         Npy { name: self.name.clone(), shape: vec![numbers.len()], data, ..*self }
     }
 
-    /// The numbers as f64, in C order.
+    /// True if the numbers are complex.
+    pub fn is_complex(&self) -> bool {
+        self.kind == b'c'
+    }
+
+    /// The real and imaginary parts of complex numbers, in C order.
+    fn complex(&self) -> Vec<f64> {
+        let parts: Vec<f64> = match self.size {
+            8 => self.items::<4>().map(|c| f32::from_le_bytes(c).into()).collect(),
+            _ => self.items::<8>().map(f64::from_le_bytes).collect(),
+        };
+        self.c_order(parts.as_chunks::<2>().0.to_vec()).into_flattened()
+    }
+
+    /// The numbers as f64, in C order; complex ones are refused.
     pub fn reals(&self, path: &Path) -> Result<Vec<f64>> {
+        if self.is_complex() {
+            return Err(Error::format(path, format!("{}: complex numbers: {COMPLEX}", self.name)));
+        }
         let values: Vec<f64> = match (self.kind, self.size) {
             (b'f', 4) => self.items::<4>().map(|c| f32::from_le_bytes(c).into()).collect(),
             (b'f', _) => self.items::<8>().map(f64::from_le_bytes).collect(),
@@ -245,7 +266,11 @@ impl<'a> Npy<'a> {
             // No index beyond i64 is in range, so the largest i64 fails the range check as well.
             (b'u', 8) => self.items().map(|c| u64::from_le_bytes(c).try_into().unwrap_or(i64::MAX)).collect(),
             _ => {
-                let found = if self.kind == b'f' { "floating-point numbers" } else { "text" };
+                let found = match self.kind {
+                    b'f' => "floating-point numbers",
+                    b'c' => "complex numbers",
+                    _ => "text",
+                };
                 return Err(Error::format(path, format!("{}: expected integers, found {found}", self.name)));
             }
         })
@@ -348,6 +373,24 @@ mod tests {
     }
 
     #[test]
+    fn complex_numbers() {
+        let expected = Array::complex(vec![2, 2], vec![1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 4.0, -4.0]).unwrap();
+        let of = |list: [f64; 4], big: bool| -> Vec<u8> {
+            let parts = list.iter().flat_map(|&v| [v, -v]);
+            parts.flat_map(|v| if big { v.to_be_bytes() } else { v.to_le_bytes() }).collect()
+        };
+        let single: Vec<u8> = expected.values().iter().flat_map(|&v| (v as f32).to_le_bytes()).collect();
+        assert_eq!(read(&npy("<c16", false, "(2, 2)", &of([1.0, 2.0, 3.0, 4.0], false))).unwrap(), expected);
+        assert_eq!(read(&npy(">c16", true, "(2, 2)", &of([1.0, 3.0, 2.0, 4.0], true))).unwrap(), expected);
+        assert_eq!(read(&npy("<c8", false, "(2, 2)", &single)).unwrap(), expected);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.npy");
+        write(&path, &expected).unwrap();
+        assert_eq!(super::read(&path).unwrap(), expected);
+        assert!(is_own(&std::fs::read(&path).unwrap()));
+    }
+
+    #[test]
     fn three_dimensions_in_fortran_order() {
         let bytes = npy("|i1", true, "(2, 2, 2)", &[0, 4, 2, 6, 1, 5, 3, 7]);
         let npy = Npy::parse(Path::new("x"), "x", &bytes).unwrap();
@@ -363,7 +406,8 @@ mod tests {
             (b"\x93NUMPY\x09\x00".to_vec(), "version"),
             (npy("<f8", false, "(2,)", &[0; 8]), "cut short"),
             (npy("<f8", false, "(18446744073709551615, 9)", &[0; 8]), "cut short"),
-            (npy("<c16", false, "(1,)", &[0; 16]), "complex"),
+            (npy("<c32", false, "(1,)", &[0; 32]), "c32"),
+            (npy("<c16", false, "(1, 1)", &[[0; 8], f64::NAN.to_le_bytes()].concat()), "entry (0, 0) is NaN"),
             (npy("|O", false, "(1,)", &[0; 8]), "objects"),
             (npy("<f2", false, "(1,)", &[0; 2]), "f2"),
             (npy("", false, "(1,)", &[0; 2]), "descr"),

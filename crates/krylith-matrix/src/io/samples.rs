@@ -37,7 +37,7 @@ pub fn malformed() -> Vec<(String, usize, &'static str)> {
         ("1 2 3\n", 1, "first line"),
         ("%%MatrixMarket matrix coordinate real\n", 1, "first line"),
         ("%%MatrixMarket vector coordinate real general\n", 1, "vector"),
-        ("%%MatrixMarket matrix coordinate complex general\n1 1 1\n1 1 1 1\n", 1, "complex"),
+        ("%%MatrixMarket matrix coordinate complex general\n1 1 1\n1 1 1  \n", 3, "imaginary"),
         ("%%MatrixMarket matrix coordinate real hermitian\n1 1 1\n1 1 1\n", 1, "hermitian"),
         ("%%MatrixMarket matrix coordinate quaternion general\n", 1, "quaternion"),
         ("%%MatrixMarket matrix array pattern general\n", 1, "pattern"),

@@ -13,9 +13,9 @@ use flate2::bufread::{GzDecoder, MultiGzDecoder};
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// The error text for files with complex numbers.
-pub(super) const COMPLEX: &str = "complex systems are not supported: give the equivalent real system of twice the size, \
-                                  [[Re, -Im], [Im, Re]] with right-hand side [Re b; Im b]; if the imaginary part \
-                                  is zero, give the real part (`.real`)";
+pub(super) const COMPLEX: &str = "complex numbers are read from Matrix Market files, and vectors also from .npy: save the matrix \
+                                  with scipy.io.mmwrite; if the imaginary part is zero, give the real part \
+                                  (`.real`)";
 
 /// Sizes up to this are accepted whatever the file's length.
 const BELIEVED: usize = 1 << 24;

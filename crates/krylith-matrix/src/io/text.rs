@@ -42,13 +42,17 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Array> {
     Array::new(if columns == 1 { vec![rows] } else { vec![rows, columns] }, values)
 }
 
-/// Writes one row per line, with 17 significant digits per number.
+/// Writes one row per line, with 17 significant digits per number; complex numbers as NumPy does, `1e0+2e0j`.
 pub(super) fn write_to(out: &mut dyn Write, array: &Array) -> std::io::Result<()> {
-    let (_, columns) = array.rows_columns();
+    let (rows, columns) = array.rows_columns();
     writeln!(out, "# {WRITTEN}")?;
-    for row in array.values().chunks(columns.max(1)) {
-        for (j, v) in row.iter().enumerate() {
-            write!(out, "{}{v:.16e}", if j == 0 { "" } else { " " })?;
+    for i in 0..rows {
+        for j in 0..columns {
+            let blank = if j == 0 { "" } else { " " };
+            match array.number(i * columns + j) {
+                [v] => write!(out, "{blank}{v:.16e}")?,
+                parts => write!(out, "{blank}{:.16e}{:+.16e}j", parts[0], parts[1])?,
+            }
         }
         writeln!(out)?;
     }

@@ -55,6 +55,7 @@ impl MatrixFile {
         let why = match kind(path, &bytes) {
             _ if is_gzip(&bytes) => "gzip can only be unpacked from the start",
             Kind::MatrixMarket => match header(path, &bytes)? {
+                header if header.is_complex() => "complex numbers",
                 header if header.has_vectors() => "vectors follow its entries",
                 header if header.coordinate => return file(Content::Coordinates(bytes), header.block()),
                 _ => "a dense array",
@@ -66,6 +67,11 @@ impl MatrixFile {
             Kind::Npy | Kind::Unknown => "not a sparse matrix",
         };
         let read = same(comm, read_matrix(path))?;
+        if read.complex {
+            let message = "ranks do not read parts of a complex matrix; solve it in one process, or with \
+                           partition=multilevel";
+            return Err(Error::format(path, message));
+        }
         let hint = read.block_hint;
         file(Content::Whole(Box::new(read), why.into()), hint)
     }

@@ -116,7 +116,7 @@ fn errors_name_line_and_reason() {
     for (text, line, word) in [
         (String::new(), 1, "cut short"),
         ("only a title\n".into(), 2, "line counts"),
-        (changed("RUA", "CUA"), 3, "[[Re, -Im], [Im, Re]]"),
+        (changed("RUA", "CUA"), 3, "scipy.io.mmwrite"),
         (changed("RUA", "RHA"), 3, "hermitian"),
         (changed("RUA", "RUE"), 3, "unassembled"),
         (changed("RUA", "QUA"), 3, "another file"),

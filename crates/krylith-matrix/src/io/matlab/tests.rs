@@ -219,7 +219,7 @@ fn errors_say_what() {
             w.file(&[w.a("A"), w.dense("b", &[2, 1], &[1.0; 2])]),
             "`b` is 2×1, but a right-hand side of `A` has 3 numbers",
         ),
-        (w.file(&[complex]), "`Z` has complex numbers: complex systems are not supported"),
+        (w.file(&[complex]), "`Z` has complex numbers: complex numbers are read from Matrix Market"),
         (w.file(&[a[..a.len() - tail].to_vec()]), "at byte 128: an element of"),
         (w.file(&[damaged]), "at byte 128: the compressed data is damaged"),
         (w.file(&[w.sparse("A", [2, 2], &[0, 2], &[0, 1, 2], &[1.0; 2])]), "row index 2 of entry 1"),

@@ -226,3 +226,78 @@ fn parse_speed() {
         );
     }
 }
+
+/// The complex entries of a real form: every block is [[a, −b], [b, a]].
+fn entries(a: &Csr) -> Vec<Vec<[f64; 2]>> {
+    let of = |i: usize, j: usize| {
+        let (re, im) = (a.get(2 * i, 2 * j), a.get(2 * i + 1, 2 * j));
+        assert_eq!([a.get(2 * i, 2 * j + 1), a.get(2 * i + 1, 2 * j + 1)], [-im, re]);
+        [re, im]
+    };
+    (0..a.rows() / 2).map(|i| (0..a.columns() / 2).map(|j| of(i, j)).collect()).collect()
+}
+
+#[test]
+fn complex_matrices_are_real_ones_of_blocks() {
+    let read = |text: &str| entries(&csr(&format!("%%MatrixMarket matrix {text}")).unwrap());
+    let general =
+        read("coordinate complex general\n2 3 4\n1 1 1 2\n2 3 -3 4e0\n% c\n1 1 0.5 -1\n2 1  0\t1 \n");
+    assert_eq!(general, [[[1.5, 1.0], [0.0; 2], [0.0; 2]], [[0.0, 1.0], [0.0; 2], [-3.0, 4.0]]]);
+    let lower = "2 2 2\n1 1 1 0\n2 1 2 3\n";
+    let of = |symmetry: &str| read(&format!("coordinate complex {symmetry}\n{lower}"));
+    assert_eq!(of("symmetric"), [[[1.0, 0.0], [2.0, 3.0]], [[2.0, 3.0], [0.0; 2]]]);
+    assert_eq!(of("hermitian"), [[[1.0, 0.0], [2.0, -3.0]], [[2.0, 3.0], [0.0; 2]]]);
+    let skew = read("coordinate complex skew-symmetric\n2 2 1\n2 1 2 3\n");
+    assert_eq!(skew, [[[0.0; 2], [-2.0, -3.0]], [[2.0, 3.0], [0.0; 2]]]);
+    let lower = "2 2\n1 0\n2 3\n4 0\n";
+    let of = |symmetry: &str| read(&format!("array complex {symmetry}\n{lower}"));
+    assert_eq!(of("symmetric"), [[[1.0, 0.0], [2.0, 3.0]], [[2.0, 3.0], [4.0, 0.0]]]);
+    assert_eq!(of("hermitian"), [[[1.0, 0.0], [2.0, -3.0]], [[2.0, 3.0], [4.0, 0.0]]]);
+    assert_eq!(read("array complex general\n1 2\n1 2\n3 -4\n"), [[[1.0, 2.0], [3.0, -4.0]]]);
+}
+
+#[test]
+fn complex_arrays() {
+    let read = |text: &str| array(&format!("%%MatrixMarket matrix {text}")).unwrap();
+    let column = Array::complex(vec![2], vec![1.0, 2.0, 3.0, -4.0]).unwrap();
+    assert_eq!(read("array complex general\n2 1\n1 2\n3 -4\n"), column);
+    let two = Array::complex(vec![2, 2], vec![1.0, 2.0, 5.0, 6.0, 3.0, -4.0, 7.0, 8.0]).unwrap();
+    assert_eq!(read("array complex general\n2 2\n1 2\n3 -4\n5 6\n7 8\n"), two);
+    let sparse = Array::complex(vec![3], vec![0.0, 0.0, 0.0, 0.0, 1.0, -2.0]).unwrap();
+    assert_eq!(read("coordinate complex general\n3 1 1\n3 1 1 -2\n"), sparse);
+    let dir = tempfile::tempdir().unwrap();
+    for array in [column, two] {
+        write_array(dir.path().join("x.mtx"), &array).unwrap();
+        assert_eq!(read_array(dir.path().join("x.mtx")).unwrap(), array);
+    }
+}
+
+#[test]
+fn faults_of_complex_files_name_the_line() {
+    for (text, line, word) in [
+        ("coordinate complex general\n1 1 1\n1 1 1     \n", 3, "the imaginary part is missing"),
+        ("coordinate complex general\n1 1 1\n1 1 1 x\n", 3, "`x` is not a number"),
+        ("coordinate complex general\n1 1 1\n1 1 1 2 3\n", 3, "unexpected text"),
+        ("coordinate complex general\n1 1 1\n1 1 1 nan\n", 3, "NaN"),
+        ("coordinate complex hermitian\n1 1 1\n1 1 1 2\n", 3, "must be real"),
+        ("coordinate complex skew-symmetric\n1 1 1\n1 1 0 2\n", 3, "zero diagonal"),
+        ("array complex hermitian\n1 1\n1 2\n", 3, "must be real"),
+        ("array complex general\n1 1\n1    \n", 3, "the imaginary part is missing"),
+        ("coordinate complex general\n1 1 9\n1 1 1 2\n", 2, "cut short"),
+        ("coordinate real hermitian\n1 1 1\n1 1 1\n", 1, "declare a real one `symmetric`"),
+    ] {
+        let message = csr(&format!("%%MatrixMarket matrix {text}")).unwrap_err().to_string();
+        assert!(message.starts_with(&format!("a.mtx:{line}:")) && message.contains(word), "{message}");
+    }
+}
+
+#[test]
+fn damaged_complex_files_never_panic() {
+    for text in [
+        "%%MatrixMarket matrix coordinate complex hermitian\n2 2 2\n1 1 1 0\n2 1 2 3\n",
+        "%%MatrixMarket matrix array complex symmetric\n2 2\n1 0\n2 3\n4 0\n",
+    ] {
+        torture(text.as_bytes(), parse);
+        torture(text.as_bytes(), parse_array);
+    }
+}
