@@ -16,20 +16,6 @@ pub fn picture(structure: &Structure) -> Vec<String> {
     letters.chunks(structure.block.max(1)).map(|row| row.join(" ")).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use krylith_core::matrix::Bsr;
-    use krylith_core::operator::Terms;
-
-    #[test]
-    fn pictures_show_equal_and_zero_places() {
-        let values = vec![1.0, 0.0, 2.0, 1.0, 5.0, 0.0, 5.0, 5.0];
-        let a = Bsr::new(2, 1, 2, vec![0, 2], vec![0, 1], values).unwrap();
-        assert_eq!(picture(&Structure::find(&Terms::bsr(&a))), ["a .", "b a"]);
-    }
-}
-
 /// Returns the reason for a detected block size.
 pub fn detected(found: SuitedBlock) -> String {
     match found {
@@ -43,5 +29,19 @@ pub fn detected(found: SuitedBlock) -> String {
         SuitedBlock { added, .. } => {
             format!("the pattern suggests it, {:.0} % stored zeros added; --block overrides", 100.0 * added)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use krylith_core::matrix::Bsr;
+    use krylith_core::operator::Terms;
+
+    #[test]
+    fn pictures_show_equal_and_zero_places() {
+        let values = vec![1.0, 0.0, 2.0, 1.0, 5.0, 0.0, 5.0, 5.0];
+        let a = Bsr::new(2, 1, 2, vec![0, 2], vec![0, 1], values).unwrap();
+        assert_eq!(picture(&Structure::find(&Terms::bsr(&a))), ["a .", "b a"]);
     }
 }

@@ -39,8 +39,8 @@ fn on_live<S: Space, R>(
 
 impl<S: Space> LinearOperator<Columns<S>> for Together<'_, S> {
     fn apply(&self, space: &Columns<S>, x: &Vec<S::Vector>, y: &mut Vec<S::Vector>) -> Result<()> {
-        // A column that has ended is computed with the others if only the device knows that. Nothing reads the
-        // result.
+        // A column that has ended is computed with the others if only the device knows that. Nothing reads
+        // the result.
         space.guard_shared()?;
         let done = on_live(space, x, y, |x, y| match (x, y) {
             ([], _) => Ok(()),

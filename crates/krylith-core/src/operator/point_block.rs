@@ -261,9 +261,9 @@ pub trait PointBlockSum: Space {
     fn interleaves(&self) -> bool {
         false
     }
-    /// Returns the product of I ⊗ A with `width` vectors whose numbers alternate: number e of column k is at e
-    /// · width + k. It shares the arrays of the terms, or of the product if there are no terms. Returns `None`
-    /// if the device has no such product, or cannot make it from these.
+    /// Returns the product of I ⊗ A with `width` vectors whose numbers alternate: number e of column k is at
+    /// e·width + k. It shares the arrays of the terms, or of the product if there are no terms. Returns
+    /// `None` if the device has no such product, or cannot make it from these.
     ///
     /// # Errors
     /// Out of device memory; a kernel that cannot be loaded.

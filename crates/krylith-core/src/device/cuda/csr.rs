@@ -227,7 +227,7 @@ struct Kernels {
 }
 
 impl CsrProduct {
-    /// Makes a product from arrays that are on the device. On a level of a hierarchy, it needs no residual, and
+    /// Makes a product from arrays that are on the device. On a level of a hierarchy it needs no residual, and
     /// a small one needs no tiles.
     ///
     /// # Errors

@@ -180,7 +180,8 @@ impl<S: Space, R: Recurrence<Columns<S>>> Krylov<Columns<S>, R> {
     }
 
     /// Returns the columns of the next batch. A recorded batch keeps columns that have ended, which do no
-    /// work on their vectors, until three quarters of its columns have ended: another set of columns is recorded anew.
+    /// work on their vectors, until three quarters of its columns have ended. Another set of columns is
+    /// recorded anew.
     fn in_batch(&self, s: &Columns<S>, columns: &[Column]) -> Vec<usize> {
         let left: Vec<usize> = running(columns).collect();
         if s.pipeline_depth() == 0 || left.len() == 1 {

@@ -344,7 +344,7 @@ impl<S: Coarsen> Smoother<S> {
         matches!(self, Self::Polynomial { .. })
     }
 
-    /// Returns the smoother for vectors with alternating columns; `None` for other smoothers than polynomials.
+    /// Returns the smoother for vectors with alternating columns; `None` if it is no polynomial.
     pub fn widened(&self) -> Option<Self> {
         let Self::Polynomial { blocks, steps, .. } = self else { return None };
         Some(Self::Polynomial { blocks: blocks.clone(), scalar: None, steps: steps.clone() })

@@ -1,11 +1,11 @@
-// interleaved_product: y = (A (x) I) x for a matrix A of BLOCK x BLOCK blocks and several vectors whose numbers
-// alternate: number c of node i of column q is at (i * BLOCK + c) * width + q. Optionally it turns the result
-// into a residual or a step of a polynomial smoother (smooth.cuh), with blocks D^-1 as block_diagonal.cu
-// stores them.
+// interleaved_product: y = (A (x) I) x for a matrix A of BLOCK x BLOCK blocks and several vectors whose
+// numbers alternate: number c of node i of column q is at (i * BLOCK + c) * width + q. Optionally it turns
+// the result into a residual or a step of a polynomial smoother (smooth.cuh), with blocks D^-1 as
+// block_diagonal.cu stores them.
 //
 // Macro: BLOCK 1 to 8. Columns: width = 4 << columns_shift, 4 to 16.
-// Bytes moved at least: the matrix once (8 * BLOCK * BLOCK + 4 per block, 8 per row), and 8 * BLOCK * width per
-// node for each vector that is read or written.
+// Bytes moved at least: the matrix once (8 * BLOCK * BLOCK + 4 per block, 8 per row), and 8 * BLOCK * width
+// per node for each vector that is read or written.
 //
 // A lane has four columns of a row, as two pairs, so that the lanes of a row read whole sectors. 1 <<
 // share_shift groups of lanes share a row: each takes every so many blocks, and shuffles add their sums. The
