@@ -227,8 +227,8 @@ struct Kernels {
 }
 
 impl CsrProduct {
-    /// Makes a product from arrays that are on the device. On a level of a hierarchy it needs no residual, and
-    /// a small one needs no tiles.
+    /// Makes a product from arrays that are on the device. On a level of a hierarchy it needs no residual.
+    /// There a small one needs no tiles.
     ///
     /// # Errors
     /// Out of device memory.
