@@ -168,6 +168,11 @@ pub trait LinearOperator<S: Space> {
         Ok(())
     }
 
+    /// Returns about how many bytes [`prepare_columns`](Self::prepare_columns) allocates for each vector.
+    fn bytes_of_column(&self) -> u64 {
+        0
+    }
+
     /// Returns true if [`apply_columns`](Self::apply_columns) costs less than one application after the other
     /// where products do not.
     fn gains_by_columns(&self, _space: &S) -> bool {
@@ -253,6 +258,9 @@ macro_rules! behind {
             fn prepare_columns(&self, space: &S, count: usize) -> Result<()> {
                 (**self).prepare_columns(space, count)
             }
+            fn bytes_of_column(&self) -> u64 {
+                (**self).bytes_of_column()
+            }
             fn gains_by_columns(&self, space: &S) -> bool {
                 (**self).gains_by_columns(space)
             }
@@ -309,6 +317,9 @@ impl<S: Space, T: LinearOperator<S> + ?Sized> LinearOperator<S> for RefCell<T> {
     }
     fn prepare_columns(&self, space: &S, count: usize) -> Result<()> {
         self.borrow().prepare_columns(space, count)
+    }
+    fn bytes_of_column(&self) -> u64 {
+        self.borrow().bytes_of_column()
     }
     fn gains_by_columns(&self, space: &S) -> bool {
         self.borrow().gains_by_columns(space)

@@ -43,13 +43,14 @@ impl<S: SolverSpace> Rank<S> {
     /// Returns how many right-hand sides the current attempt can solve together: as many as fit in memory, or
     /// 1 if it must solve them one after the other, or gains nothing by more. Collective.
     pub(super) fn most_columns(&self) -> Result<usize> {
+        let p = self.current.as_ref().and_then(|current| current.p.as_ref());
         let fits = |spec: MethodSpec| {
             let (basis, vectors) = spec.memory(self.space.len() as u64);
+            let own = basis + vectors + p.map_or(0, |p| p.bytes_of_column());
             let room = self.room.map_or(f64::INFINITY, |room| SHARE * room as f64);
-            (room / (basis + vectors).max(1) as f64).min(MOST_COLUMNS as f64) as usize
+            (room / own.max(1) as f64).min(MOST_COLUMNS as f64) as usize
         };
         // Columns lose the sums that products and cheap preconditioners fuse.
-        let p = self.current.as_ref().and_then(|current| current.p.as_ref());
         let costly = p.is_some_and(|p| p.bytes() >= self.a.borrow().bytes());
         let by_p = p.is_some_and(|p| p.gains_by_columns(&self.space));
         let gains = costly && (by_p || self.space.gains_by_columns(self.a.borrow().product()));
