@@ -40,6 +40,54 @@ def lent(monkeypatch):
     return seen
 
 
+def complex_system(n=400):
+    """Return a complex matrix, b and two solutions: of A x = b and of Aᴴ x = b."""
+    A = (random_matrix(n, seed=5, density=0.02) + 1j * random_matrix(n, seed=6, density=0.02)).tocsr()
+    rng = np.random.default_rng(7)
+    b = rng.standard_normal(n) + 1j * rng.standard_normal(n)
+    return A, b, spsolve(A.tocsc(), b), spsolve(A.conj().T.tocsc(), b)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+def test_complex_matrices_of_cupy(form):
+    cupy = gpu("cupy")
+    import cupyx.scipy.sparse
+
+    A, b, exact, adjoint = complex_system()
+    given = getattr(cupyx.scipy.sparse, f"{form}_matrix")(cupyx.scipy.sparse.csr_matrix(A))
+    there = cupy.asarray(b)
+    solver = krylith.Solver(given, rtol=1e-11)
+    s = solver.solve(there)
+    assert s.device == "cuda" and isinstance(s.x, cupy.ndarray) and s.x.dtype == "complex128"
+    np.testing.assert_allclose(cupy.asnumpy(s.x), exact, rtol=1e-7)
+    np.testing.assert_allclose(cupy.asnumpy(solver.solve(there, transpose="H").x), adjoint, rtol=1e-7)
+    np.testing.assert_allclose(solver.solve(b).x, exact, rtol=1e-7)
+    two = solver.solve(cupy.stack([there, 1j * there], axis=1)).x
+    np.testing.assert_allclose(cupy.asnumpy(two[:, 1]), 1j * exact, rtol=1e-7)
+    solver.update_values(given * (2 - 1j))
+    np.testing.assert_allclose((2 - 1j) * cupy.asnumpy(solver.solve(there).x), exact, rtol=1e-7)
+    real = krylith.solve(given, there.real, rtol=1e-11).x
+    np.testing.assert_allclose(cupy.asnumpy(real), spsolve(A.tocsc(), b.real), rtol=1e-6)
+    with pytest.raises(krylith.InvalidInput, match="omit it"):
+        krylith.solve(cupyx.scipy.sparse.csr_matrix(A), there, block=2)
+
+
+def test_complex_matrices_of_torch():
+    torch = gpu("torch")
+    A, b, exact, adjoint = complex_system()
+    there = torch.from_numpy(b).cuda()
+    given = torch.sparse_csr_tensor(
+        torch.from_numpy(A.indptr).long(), torch.from_numpy(A.indices).long(), torch.from_numpy(A.data), A.shape
+    ).cuda()
+    solver = krylith.Solver(given, rtol=1e-11)
+    s = solver.solve(there)
+    assert s.device == "cuda" and s.x.dtype == torch.complex128 and s.x.is_cuda
+    np.testing.assert_allclose(s.x.cpu().numpy(), exact, rtol=1e-7)
+    np.testing.assert_allclose(solver.solve(there, transpose="H").x.cpu().numpy(), adjoint, rtol=1e-7)
+    solver.update_values(given.values() * 2j)
+    np.testing.assert_allclose(2j * solver.solve(there).x.cpu().numpy(), exact, rtol=1e-7)
+
+
 @pytest.mark.parametrize("form", ["csr", "csc", "coo"])
 def test_cupy(form, lent):
     cupy = gpu("cupy")

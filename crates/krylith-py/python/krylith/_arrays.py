@@ -66,6 +66,21 @@ def as_complex(array: Any) -> Any:
     return array.astype("complex128", copy=False)
 
 
+def zeros_of_reals(like: Any, shape: tuple[int, ...]) -> Any:
+    """Return zeros of float64 in the memory of an array, on the host or on a GPU."""
+    if is_torch(like):
+        return like.new_zeros(shape, dtype=like.real.dtype).double()
+    if not on_device(like):
+        return np.zeros(shape)
+    if type(like).__module__.partition(".")[0] != "cupy":
+        kind = f"{type(like).__module__}.{type(like).__name__}"
+        raise InvalidInput(f"complex numbers on a GPU are in a {kind}; pass an array of CuPy or a tensor of PyTorch")
+    import cupy
+
+    with like.device:
+        return cupy.zeros(shape)
+
+
 def aligned(array: np.ndarray) -> np.ndarray:
     """Return the numbers at aligned addresses; numbers in a packed file may be misaligned."""
     return array if array.flags.aligned else array.copy()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from krylith._arrays import copy_of, is_complex, is_torch, numbers_of
+from krylith._arrays import copy_of, is_complex, is_torch, numbers_of, zeros_of_reals
 from krylith._errors import InvalidInput
 
 
@@ -85,13 +85,14 @@ def conjugated(flat: Any) -> Any:
     return conjugate(copy_of(flat))
 
 
-def real_blocks(values: np.ndarray, m: int) -> np.ndarray:
-    """Return the real blocks of 2m×2m of complex blocks of m×m, flat."""
-    blocks = np.empty((values.size // (m * m), m, 2, m, 2))
+def real_blocks(values: Any, m: int) -> Any:
+    """Return the real blocks of 2m×2m of complex blocks of m×m, flat, in the memory of the values."""
     of = values.reshape(-1, m, m)
-    blocks[:, :, 0, :, 0] = blocks[:, :, 1, :, 1] = of.real
+    blocks = zeros_of_reals(of, (len(of), m, 2, m, 2))
+    blocks[:, :, 0, :, 0] = of.real
+    blocks[:, :, 1, :, 1] = of.real
     blocks[:, :, 1, :, 0] = of.imag
-    np.negative(of.imag, out=blocks[:, :, 0, :, 1])
+    blocks[:, :, 0, :, 1] -= of.imag
     return blocks.reshape(-1)
 
 

@@ -140,8 +140,8 @@ class Parts(NamedTuple):
 
     def _real_form(self, comm: Handle | None, block: int | None) -> Parts:
         """Return the parts of the real form, in blocks, or in scalar rows for a distributed matrix."""
-        if self.gpu is not None:
-            raise InvalidInput("a complex matrix is on a GPU; pass it on the host, and choose the GPU by device='cuda'")
+        if self.gpu is not None and comm is not None:
+            raise InvalidInput("a complex matrix over ranks is on a GPU; pass its rows on the host")
         m = max(self.block, 1)
         whole = self._replace(shape=(2 * self.shape[0], 2 * self.shape[1]))
         if comm is None:
@@ -175,6 +175,8 @@ def take_apart(A: Any, block: int | None) -> Parts:
             return _of_rows(A, b, order, shared=True)
     rows = A.tocsr()
     if is_complex(rows) and block not in (None, 1):
+        if on_device(rows.data):
+            raise InvalidInput("`block` of a complex matrix needs the matrix on the host; omit it, or pass A.get()")
         return _of_rows(_in_blocks(rows, block), block, order, shared=False)
     order.same = A.format == "csr"
     return _of_rows(rows, 0, order, shared=rows is A)
@@ -352,7 +354,7 @@ def new_values(A: Any, known: Parts) -> Any:
                 "on_new_pattern='rebuild'"
             )
         return values
-    return real_blocks(numbers_of(values, known.values.dtype), max(known.block, 1))
+    return real_blocks(numbers_of(values, np.dtype(np.complex128)), max(known.block, 1))
 
 
 def _new_values(A: Any, known: Parts) -> Any:

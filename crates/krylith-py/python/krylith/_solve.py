@@ -53,7 +53,7 @@ def solve(
     ----------
     A : sparse matrix, KroneckerSum or operator
         A matrix of SciPy, CuPy or PyTorch in any format. A matrix in the memory of a GPU is solved on that
-        GPU. A matrix on the host may be complex; sizes such as `block` then count complex unknowns. Or a linear map:
+        GPU. A may be complex; sizes such as `block` then count complex unknowns. Or a linear map:
         a `krylith.DeviceOperator` on a GPU, or a `LinearOperator` or a function of host vectors, on the CPU. The
         method `auto` is then GMRES.
     b : array, shape (n,) or (n, k)
