@@ -378,8 +378,8 @@ impl<S: Coarsen> LinearOperator<S> for Multilevel<S> {
         }
         Ok(())
     }
-    /// The workspace of each level, b and x of each coarser one, and for alternating columns the vectors around
-    /// the cycle and the product.
+    /// The workspace of each level, b and x of each coarser one, and for alternating columns the vectors
+    /// around the cycle and the product.
     fn bytes_of_column(&self) -> u64 {
         let vectors = if self.options.cycle == Cycle::V { 5 } else { 7 };
         let rows = |level: &Level<S>| (level.terms.rows() * size_of::<f64>()) as u64;
