@@ -16,8 +16,13 @@ fn malformed_matrices_name_file_and_line() {
         ("word.mtx", format!("{HEAD}2 2 2\n1 1 1.0\n2 two 1.0\n"), ["word.mtx:4", "two"]),
         (
             "header.mtx",
-            "%%MatrixMarket matrix coordinate complex general\n1 1 1\n1 1 1 0\n".into(),
-            ["header.mtx:1", "complex"],
+            "%%MatrixMarket matrix coordinate quaternion general\n1 1 1\n1 1 1 0\n".into(),
+            ["header.mtx:1", "quaternion"],
+        ),
+        (
+            "half.mtx",
+            "%%MatrixMarket matrix coordinate complex general\n1 1 1\n1 1 1\n".into(),
+            ["half.mtx:3", ""],
         ),
         ("size.mtx", format!("{HEAD}2 x 2\n"), ["size.mtx:2", ""]),
         ("range.mtx", format!("{HEAD}2 2 2\n1 1 1.0\n3 1 1.0\n"), ["range.mtx:4", "3"]),
