@@ -27,12 +27,14 @@ kernels! {
 kernels! {
     INTERLEAVE in "interleave.cu", |_| vec![interleave.plain().into()];
     fn interleave(halt: At<i32>, numbers: i64, count: i32, width: i32, from: Vectors, to: At<f64>);
-    fn all_halted(count: i32, flags: Vectors, out: At<i32>);
+    fn all_halted(count: i32, flags: Flags, out: At<i32>);
     fn separate(halt: At<i32>, numbers: i64, count: i32, width: i32, from: At<f64>, to: Vectors);
 }
 
 /// Addresses of vectors.
 type Vectors = [u64; MOST_COLUMNS];
+/// Addresses of the guards of several solves.
+type Flags = [u64; MOST_COLUMNS];
 
 /// Threads per thread block of all three kernels.
 const THREADS: usize = 256;
