@@ -60,7 +60,7 @@ const STEPS: [Step; 14] = [
         run_tests(tests.env(mpi::VARIABLE, mpi::listed(&run.launchers))).into()
     }),
     // With the features of the earlier tests, so that the wheel reuses their build.
-    step(Desk, "Python package", 275, |run| {
+    step(Desk, "Python package", 330, |run| {
         python::step(&["--profile", "dev", "--features", OF_ALL], &run.launchers, missing)
     }),
     step(Ci, "C library", 90, |run| c::step(&run.launchers, missing)),
