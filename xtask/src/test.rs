@@ -64,7 +64,7 @@ const STEPS: [Step; 14] = [
         python::step(&["--profile", "dev", "--features", OF_ALL], &run.launchers, missing)
     }),
     step(Ci, "C library", 90, |run| c::step(&run.launchers, missing)),
-    step(Ci, "kernels through NVRTC", 400, |_| kernels()),
+    step(Ci, "kernels through NVRTC", 450, |_| kernels()),
     step(Desk, "kernels on a GPU", 5, |_| match Path::new("/proc/driver/nvidia/version").exists() {
         true => Verdict::Passed("part of the tests above".into()),
         false => Verdict::Skipped(
