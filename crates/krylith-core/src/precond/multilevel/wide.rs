@@ -15,8 +15,8 @@ use crate::space::Precision;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Widths are multiples of this number of columns, times a power of two.
-const COLUMNS: usize = 4;
+/// The smallest width. Larger ones are powers of two.
+const FEWEST: usize = 4;
 
 /// The levels for several systems, and what a cycle over them needs.
 pub(super) struct Wide<S: Coarsen> {
@@ -30,7 +30,7 @@ pub(super) struct Wide<S: Coarsen> {
 
 /// Returns the number of columns of vectors for `count` systems.
 fn width_for(count: usize) -> usize {
-    count.next_multiple_of(COLUMNS).next_power_of_two()
+    count.max(FEWEST).next_power_of_two()
 }
 
 impl<S: Coarsen> Wide<S> {
