@@ -49,13 +49,13 @@ const STEPS: [Step; 14] = [
     step(Ci, "licences", 10, |_| licenses::check().into()),
     step(Desk, "MPI", 60, launchers),
     // All features of the workspace at once: each other set of features would build the library again.
-    step(Desk, "lints", 270, |_| clippy(&["--workspace", "--all-targets", "--all-features"])),
+    step(Desk, "lints", 350, |_| clippy(&["--workspace", "--all-targets", "--all-features"])),
     step(Ci, "lints without cuda", 60, |_| {
         clippy(&["--package", "krylith-core", "--no-default-features", "--lib"])
     }),
     step(Desk, "documentation", 125, |_| rustdoc::build().into()),
     step(Ci, "site", 95, |_| docs::step()),
-    step(Desk, "tests", 1900, |run| {
+    step(Desk, "tests", 2200, |run| {
         let mut tests = cargo(&["test", "--workspace", "--no-fail-fast", "--all-features"]);
         run_tests(tests.env(mpi::VARIABLE, mpi::listed(&run.launchers))).into()
     }),
