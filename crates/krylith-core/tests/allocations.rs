@@ -104,13 +104,14 @@ fn a_second_solve_allocates_nothing() {
 fn method(space: &Cpu, which: usize) -> (Box<dyn Method<Cpu>>, String) {
     if which >= 6 {
         let reductions = [Reductions::Merged, Reductions::Classical][which - 6];
-        let options = BicgstabOptions { reductions };
+        let options = BicgstabOptions { reductions, ..Default::default() };
         return (Box::new(Bicgstab::new(space, options).unwrap()), format!("{options:?}"));
     }
     let orthogonalization =
         [Orthogonalization::Lowsync, Orthogonalization::Cgs2, Orthogonalization::Mgs][which / 2];
     let basis = [Precision::F64, Precision::F32][which % 2];
-    let options = GmresOptions { restart: 10, orthogonalization, basis, flexible: which == 4 };
+    let options =
+        GmresOptions { restart: 10, orthogonalization, basis, flexible: which == 4, complex: false };
     (Box::new(Gmres::new(space, options).unwrap()), format!("{options:?}"))
 }
 

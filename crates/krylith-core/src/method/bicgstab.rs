@@ -188,12 +188,15 @@ pub enum Reductions {
 /// # Examples
 /// ```
 /// use krylith::{method::BicgstabOptions, options::Reductions};
-/// assert_eq!(BicgstabOptions::default(), BicgstabOptions { reductions: Reductions::Merged });
+/// assert_eq!(BicgstabOptions::default().reductions, Reductions::Merged);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct BicgstabOptions {
     /// Grouping of the inner products.
     pub reductions: Reductions,
+    /// True for complex coefficients: the matrix is the real form of a complex one
+    /// ([`complex`](crate::method::complex)). Reductions are then `merged`.
+    pub complex: bool,
 }
 
 /// BiCGSTAB and its workspace of eleven vectors. An iteration computes two products.

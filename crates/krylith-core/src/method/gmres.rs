@@ -303,6 +303,9 @@ pub struct GmresOptions {
     /// True for FGMRES, which keeps the preconditioned vectors in f64, so that the preconditioner may vary
     /// between iterations.
     pub flexible: bool,
+    /// True for complex coefficients: the matrix is the real form of a complex one
+    /// ([`complex`](crate::method::complex)). Orthogonalisation is then `cgs2`.
+    pub complex: bool,
 }
 
 impl Default for GmresOptions {
@@ -312,6 +315,7 @@ impl Default for GmresOptions {
             orthogonalization: Orthogonalization::Lowsync,
             basis: Precision::F64,
             flexible: false,
+            complex: false,
         }
     }
 }

@@ -8,6 +8,7 @@
 pub mod bicgstab;
 pub mod cbcg;
 pub mod cg;
+pub mod complex;
 pub mod gmres;
 pub mod krylov;
 pub mod minres;
@@ -30,13 +31,15 @@ use crate::space::{History, Observer, Space, StepSource, Stop, SweepSource};
 use krylov::Recurrence;
 
 /// The scalar steps and vector sweeps of every method: the kernels that a device compiles.
-pub const KERNELS: [(&[StepSource], &[SweepSource]); 6] = [
+pub const KERNELS: [(&[StepSource], &[SweepSource]); 8] = [
     (krylov::STEPS, krylov::SWEEPS),
     (bicgstab::STEPS, bicgstab::SWEEPS),
     (cbcg::STEPS, cbcg::SWEEPS),
     (cg::STEPS, cg::SWEEPS),
     (gmres::STEPS, gmres::SWEEPS),
     (minres::STEPS, minres::SWEEPS),
+    (complex::bicgstab::STEPS, complex::bicgstab::SWEEPS),
+    (complex::gmres::STEPS, complex::gmres::SWEEPS),
 ];
 
 /// A Krylov method together with its workspace.

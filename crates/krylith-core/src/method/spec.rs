@@ -2,7 +2,7 @@
 
 use super::{
     Bicgstab, BicgstabOptions, Cbcg, CbcgOptions, Cg, CgForm, CgOptions, ColumnsMethod, Gmres, GmresOptions,
-    Method, Minres, Orthogonalization, Reductions,
+    Method, Minres, Orthogonalization, Reductions, complex,
 };
 use crate::Result;
 use crate::space::{Columns, Precision, Space};
@@ -90,6 +90,25 @@ impl MethodSpec {
         matches!(self, MethodSpec::Cg(_) | MethodSpec::Cbcg(_))
     }
 
+    /// Returns true if the coefficients are complex.
+    pub fn is_complex(&self) -> bool {
+        match self {
+            MethodSpec::Gmres(options) => options.complex,
+            MethodSpec::Bicgstab(options) => options.complex,
+            MethodSpec::Cg(_) | MethodSpec::Cbcg(_) | MethodSpec::Minres => false,
+        }
+    }
+
+    /// Returns the method with complex or with real coefficients. Those of CG and MINRES are real for Hermitian
+    /// matrices too.
+    pub(crate) fn with_complex(self, complex: bool) -> Self {
+        match self {
+            MethodSpec::Gmres(options) => MethodSpec::Gmres(GmresOptions { complex, ..options }),
+            MethodSpec::Bicgstab(options) => MethodSpec::Bicgstab(BicgstabOptions { complex, ..options }),
+            other => other,
+        }
+    }
+
     /// Returns the name of the method.
     pub fn name(&self) -> MethodName {
         match self {
@@ -118,6 +137,7 @@ impl MethodSpec {
     /// Returns a short description of the variant, which follows the title in reports.
     pub fn description(&self) -> String {
         match self {
+            _ if self.is_complex() => "complex coefficients".into(),
             MethodSpec::Gmres(gmres) => format!("{} orthogonalisation", gmres.orthogonalization),
             MethodSpec::Bicgstab(bicgstab) => format!("{} reductions", bicgstab.reductions),
             MethodSpec::Cg(cg) => format!("{} form", cg.form),
@@ -166,6 +186,12 @@ impl MethodSpec {
     /// Out of device memory.
     pub fn build<S: Space + 'static>(&self, space: &S) -> Result<Box<dyn Method<S>>> {
         Ok(match self {
+            MethodSpec::Gmres(options) if options.complex => {
+                Box::new(complex::gmres::Gmres::new(space, *options)?)
+            }
+            MethodSpec::Bicgstab(options) if options.complex => {
+                Box::new(complex::bicgstab::Bicgstab::new(space, *options)?)
+            }
             MethodSpec::Gmres(options) => Box::new(Gmres::new(space, *options)?),
             MethodSpec::Bicgstab(options) => Box::new(Bicgstab::new(space, *options)?),
             MethodSpec::Cg(options) => Box::new(Cg::new(space, *options)?),
@@ -180,6 +206,12 @@ impl MethodSpec {
     /// Out of device memory.
     pub fn build_columns<S: Space + 'static>(&self, space: &Columns<S>) -> Result<Box<dyn ColumnsMethod<S>>> {
         Ok(match self {
+            MethodSpec::Gmres(options) if options.complex => {
+                Box::new(complex::gmres::Gmres::new(space, *options)?)
+            }
+            MethodSpec::Bicgstab(options) if options.complex => {
+                Box::new(complex::bicgstab::Bicgstab::new(space, *options)?)
+            }
             MethodSpec::Gmres(options) => Box::new(Gmres::new(space, *options)?),
             MethodSpec::Bicgstab(options) => Box::new(Bicgstab::new(space, *options)?),
             MethodSpec::Cg(options) => Box::new(Cg::new(space, *options)?),
@@ -195,7 +227,11 @@ impl MethodSpec {
         match self {
             MethodSpec::Gmres(options) => fixed + n * orthogonalization_bytes(options, iterations),
             MethodSpec::Bicgstab(options) => {
-                2.0 * fixed + n * bicgstab_bytes(options.reductions, preconditioned)
+                let vectors = match options.complex {
+                    true => 39.0 * 8.0,
+                    false => bicgstab_bytes(options.reductions, preconditioned),
+                };
+                2.0 * fixed + n * vectors
             }
             MethodSpec::Cg(options) => fixed + n * cg_bytes(options.form, preconditioned),
             MethodSpec::Cbcg(options) => fixed + n * cbcg_bytes(options.steps, preconditioned),
@@ -208,7 +244,9 @@ impl MethodSpec {
     pub fn memory(&self, n: u64) -> (u64, u64) {
         let (m, width, vectors) = match self {
             MethodSpec::Gmres(options) => (options.restart as u64, options.basis.bytes() as u64, 12),
-            MethodSpec::Bicgstab(_) => (0, Precision::F64.bytes() as u64, 16),
+            MethodSpec::Bicgstab(options) => {
+                (0, Precision::F64.bytes() as u64, if options.complex { 21 } else { 16 })
+            }
             MethodSpec::Cg(CgOptions { form: CgForm::Pipelined }) => (0, Precision::F64.bytes() as u64, 18),
             MethodSpec::Cg(_) => (0, Precision::F64.bytes() as u64, 14),
             MethodSpec::Cbcg(options) => (4 * options.steps as u64, Precision::F64.bytes() as u64, 13),
@@ -230,6 +268,7 @@ fn orthogonalization_bytes(options: &GmresOptions, iterations: usize) -> f64 {
     // The mean of j over all iterations, where j counts from 0 in each cycle.
     let j = (whole * m * (m - 1.0) / 2.0 + rest * (rest - 1.0).max(0.0) / 2.0) / n;
     match options.orthogonalization {
+        _ if options.complex => 6.0 * (j + 1.0) * column + 24.0 * 8.0,
         Orthogonalization::Lowsync => (2.0 * j + 1.0) * column + 5.0 * 8.0,
         Orthogonalization::Cgs2 => (4.0 * j + 1.0) * column + 7.0 * 8.0,
         Orthogonalization::Mgs => (2.0 * j + 1.0) * column + (2.0 * j + 4.0) * 8.0,

@@ -16,10 +16,12 @@ impl MethodSpec {
                 orthogonalization: options.orthogonalization.unwrap_or_default(),
                 basis: options.precision.unwrap_or_default(),
                 flexible: name == MethodName::Fgmres,
+                complex: false,
             }),
-            MethodName::Bicgstab => {
-                MethodSpec::Bicgstab(BicgstabOptions { reductions: options.reductions.unwrap_or_default() })
-            }
+            MethodName::Bicgstab => MethodSpec::Bicgstab(BicgstabOptions {
+                reductions: options.reductions.unwrap_or_default(),
+                complex: false,
+            }),
             MethodName::Cg => MethodSpec::Cg(CgOptions { form: options.form.unwrap_or_default() }),
             MethodName::Cbcg => MethodSpec::Cbcg(CbcgOptions {
                 steps: options.s.unwrap_or(CbcgOptions::default().steps),

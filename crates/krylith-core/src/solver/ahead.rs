@@ -91,7 +91,7 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options, first: &[Attempt]
     if first.iter().any(|attempt| attempt.equilibrate) {
         all.extend(sweeps(EQUILIBRATED_SWEEPS));
     }
-    let [common, bicgstab, cbcg, cg, gmres, minres] = KERNELS;
+    let [common, bicgstab, cbcg, cg, gmres, minres, ..] = KERNELS; // complex ones run on the CPU
     add_family(common, all);
     for attempt in first {
         add_preconditioner(&attempt.precond, terms, precision, all);

@@ -3,6 +3,7 @@
 
 mod adjoint;
 mod columns;
+mod complex;
 mod engine;
 mod functions;
 mod inconsistent;
@@ -155,7 +156,9 @@ impl<S: SolverSpace> Rank<S> {
         let seen = Seen::new(symmetric, tiles, &diagnosis, costs);
         drop(survey_part);
         let (sharing, no_effect) = Sharing::new(comm, local, options, &device, &diagnosis)?;
-        let fallbacks = fallbacks::attempts(local, options, most_rows, seen);
+        let mut fallbacks = fallbacks::attempts(local, options, most_rows, seen);
+        let complex = complex::is_complex(&space, local, options)?;
+        fallbacks.iter_mut().for_each(|attempt| attempt.method = attempt.method.with_complex(complex));
         let stronger = fallbacks::stronger(local, seen, &fallbacks);
         let before_direct = fallbacks::before_direct(local, seen);
         let first = &fallbacks[0];
@@ -322,7 +325,7 @@ impl<S: SolverSpace> Rank<S> {
             // longer than direct factors would.
             let operations = open.then(|| FILL[0] + FILL[1] * local.unknowns as u64);
             let _bounds = Bounds { operations, seconds: self.options.time_limit }.enter();
-            match self.set_up(local, &attempt, kept) {
+            match self.set_up(local, k, kept) {
                 Ok(current) => {
                     (self.current, self.next_attempt) = (Some(current), k);
                     self.pending.extend(self.matching.clone().filter(|_| attempt.matching));
@@ -351,15 +354,16 @@ impl<S: SolverSpace> Rank<S> {
         Ok(())
     }
 
-    /// Sets up the preconditioner and the method of an attempt. Collective; every rank gets the same error.
+    /// Sets up the preconditioner and the method of attempt k. Collective; every rank gets the same error.
     fn set_up(
         &mut self,
         local: &LocalProblem,
-        attempt: &Attempt,
+        k: usize,
         kept: Option<(Boxed<S>, Arc<PrecondInfo>)>,
     ) -> Result<Current<S>> {
         let precision = self.options.precision.unwrap_or_default();
         let (space, mut notes) = (&self.space, Vec::new());
+        let attempt = &self.fallbacks[k];
         let (p, info) = match kept {
             Some(kept) => kept,
             None => {
@@ -376,6 +380,13 @@ impl<S: SolverSpace> Rank<S> {
             }
         };
         let _method = profile::begin(SetupPart::Method);
+        if let (Some(p), true) =
+            (&p, attempt.method.is_complex() && attempt.method.name() == MethodName::Gmres)
+            && !complex::is_linear(space, p, local)?
+        {
+            self.fallbacks[k].method = attempt.method.with_complex(false);
+        }
+        let attempt = &self.fallbacks[k];
         let (a, on) = (&*self.a, (space, &mut self.on));
         let (method, is_whole) =
             self.sharing.method(on, local, attempt, (a, &p, &info), &mut self.choices)?;

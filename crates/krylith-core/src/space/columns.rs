@@ -228,6 +228,9 @@ impl<S: Space> Space for Columns<S> {
     fn copy(&self, from: &Self::Vector, to: &mut Self::Vector) -> Result<()> {
         self.selected().try_for_each(|k| self.space.copy(&from[k], &mut to[k]))
     }
+    fn turn(&self, from: &Self::Vector, to: &mut Self::Vector, back: bool) -> Result<()> {
+        self.live().try_for_each(|k| self.space.turn(&from[k], &mut to[k], back))
+    }
     fn wait(&self) -> Result<()> {
         self.space.wait()
     }

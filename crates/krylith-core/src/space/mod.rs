@@ -54,6 +54,7 @@ pub(crate) use held::two;
 #[doc(hidden)]
 pub use held::{HeldVectors, HostVectors};
 pub use monitor::{History, Observer, Outcome, Progress, Stop};
+pub(crate) use plain::check_pairs;
 pub use reason::{HUGE, REASONS, Reason};
 pub use schedule::{Clock, Phase, Phases, Schedule};
 pub use step::{FunctionSource, SmallStep, StepSource};
@@ -219,6 +220,15 @@ pub trait Space: Schedule + Clock + Sized {
     /// `to ← from`.
     fn copy(&self, from: &Self::Vector, to: &mut Self::Vector) -> Result<()> {
         plain::copy(self, from, to)
+    }
+
+    /// Multiplies complex numbers by i, or by −i if `back` is true. The numbers are pairs of neighbours: `to ←
+    /// (−y, x)` for every pair (x, y).
+    ///
+    /// # Errors
+    /// An odd number of entries; errors of the device.
+    fn turn(&self, from: &Self::Vector, to: &mut Self::Vector, back: bool) -> Result<()> {
+        plain::turn(self, from, to, back)
     }
 
     /// Fills a vector with random numbers in (−1, 1) that depend only on the seed and on their positions on

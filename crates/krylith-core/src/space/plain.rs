@@ -37,6 +37,26 @@ pub(super) fn copy<S: Space>(space: &S, from: &S::Vector, to: &mut S::Vector) ->
     space.write(&numbers, to)
 }
 
+/// See [`Space::turn`].
+pub(super) fn turn<S: Space>(space: &S, from: &S::Vector, to: &mut S::Vector, back: bool) -> Result<()> {
+    check_pairs(space.len())?;
+    let mut numbers = vec![0.0; space.len()];
+    space.read(from, &mut numbers)?;
+    for pair in numbers.chunks_exact_mut(2) {
+        let [x, y] = [pair[0], pair[1]];
+        pair.copy_from_slice(&if back { [y, -x] } else { [-y, x] });
+    }
+    space.write(&numbers, to)
+}
+
+/// Refuses a vector that does not consist of pairs.
+pub(crate) fn check_pairs(len: usize) -> Result<()> {
+    match len.is_multiple_of(2) {
+        true => Ok(()),
+        false => Err(Error::invalid(format!("complex numbers are pairs, but a vector has {len} numbers"))),
+    }
+}
+
 /// See [`Space::block`].
 pub(super) fn block<S: Space>(space: &S, columns: usize) -> Result<Vec<S::Vector>> {
     check_columns(columns)?;

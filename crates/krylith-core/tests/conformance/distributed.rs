@@ -218,7 +218,10 @@ pub fn many_ranks_solve_as_one<S: PointBlockSum + BlockDiagonal + SubdomainFacto
         jacobi: true,
         ..default
     };
-    let bicgstab = |reductions| Setup { method: Chosen::Bicgstab(BicgstabOptions { reductions }), ..default };
+    let bicgstab = |reductions| Setup {
+        method: Chosen::Bicgstab(BicgstabOptions { reductions, complex: false }),
+        ..default
+    };
     let cases = [
         ("grid", grid(4, 2, 7), default),
         ("grid with jacobi", grid(3, 1, 6), Setup { jacobi: true, ..default }),

@@ -49,7 +49,7 @@ pub fn methods<S: Space + 'static>(space: &S) -> Vec<(String, Box<dyn Method<S>>
         all.push((format!("fgmres {orthogonalization:?}"), Box::new(Gmres::new(space, options).unwrap())));
     }
     for reductions in [Reductions::Merged, Reductions::Classical] {
-        let method = Bicgstab::new(space, BicgstabOptions { reductions }).unwrap();
+        let method = Bicgstab::new(space, BicgstabOptions { reductions, complex: false }).unwrap();
         all.push((format!("bicgstab {reductions:?}"), Box::new(method)));
     }
     for form in CG_FORMS {

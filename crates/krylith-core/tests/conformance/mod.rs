@@ -184,8 +184,8 @@ pub fn bicgstab_with<S: PointBlockSum + BlockDiagonal>(
 }
 
 pub const BICGSTABS: [BicgstabOptions; 2] = [
-    BicgstabOptions { reductions: Reductions::Merged },
-    BicgstabOptions { reductions: Reductions::Classical },
+    BicgstabOptions { reductions: Reductions::Merged, complex: false },
+    BicgstabOptions { reductions: Reductions::Classical, complex: false },
 ];
 
 pub fn bicgstab_matches_a_direct_solve<S: PointBlockSum + BlockDiagonal>(make: Make<S>) {

@@ -11,8 +11,8 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 
 const BOTH: [BicgstabOptions; 2] = [
-    BicgstabOptions { reductions: Reductions::Merged },
-    BicgstabOptions { reductions: Reductions::Classical },
+    BicgstabOptions { reductions: Reductions::Merged, complex: false },
+    BicgstabOptions { reductions: Reductions::Classical, complex: false },
 ];
 const TIGHT: Stop = Stop { rtol: 1e-12, atol: 0.0, max_iters: 10_000 };
 

@@ -14,6 +14,7 @@ mod bicgstab;
 mod block_tiles;
 mod columns;
 mod comm;
+mod complex;
 mod cpu;
 mod diagnosis;
 mod distributed;

@@ -4,7 +4,7 @@ use super::{CHUNK, Cpu, CpuBasis, CpuScalars, basis};
 use crate::comm::Communicator;
 use crate::space::{
     COLUMNS, Clock, FLAGS, HALT, MOST_COLUMNS, Phase, Phases, Precision, Schedule, SmallStep, Space, Sweep,
-    random,
+    check_pairs, random,
 };
 use crate::threads::Disjoint;
 use crate::{Error, Result};
@@ -51,6 +51,23 @@ impl Space for Cpu {
             2,
             #[inline(always)]
             |_, range| unsafe { to.range(range.clone()) }.copy_from_slice(&from[range]),
+        );
+        Ok(())
+    }
+    fn turn(&self, from: &Vec<f64>, to: &mut Vec<f64>, back: bool) -> Result<()> {
+        same_length(from.len(), to.len())?;
+        check_pairs(from.len())?;
+        let (to, sign) = (Disjoint::new(to), if back { -1.0 } else { 1.0 });
+        self.for_strips(
+            2,
+            #[inline(always)]
+            |_, range| {
+                // SAFETY: strips do not overlap, and begin at multiples of `CHUNK`, which is even.
+                let to = unsafe { to.range(range.clone()) };
+                for (to, from) in to.chunks_exact_mut(2).zip(from[range].chunks_exact(2)) {
+                    (to[0], to[1]) = (-sign * from[1], sign * from[0]);
+                }
+            },
         );
         Ok(())
     }

@@ -81,6 +81,12 @@ impl<S: SolverSpace> Rank<S> {
             ));
         }
         self.sharing.renew(local)?;
+        // Complex coefficients suit complex matrices alone; real ones suit any.
+        let was_complex = self.fallbacks.iter().any(|attempt| attempt.method.is_complex());
+        let ends_complex = was_complex && !super::complex::is_complex(space, local, &self.options)?;
+        if ends_complex {
+            self.fallbacks.iter_mut().for_each(|a| a.method = a.method.with_complex(false));
+        }
         (self.crowded, self.found_deeper, self.solution.symmetric) = (None, None, None);
         let untouched = self.diagnosis.untouched().map(<[_]>::to_vec);
         // A clean diagnosis is not repeated after an update, so it can only under-report.
@@ -91,7 +97,7 @@ impl<S: SolverSpace> Rank<S> {
             self.solution.diagnosis = self.diagnosis.clone();
         }
         let others = space.any(self.diagnosis.untouched().map(<[_]>::to_vec) != untouched)?;
-        let refresh = if others { Refresh::Rebuild } else { refresh };
+        let refresh = if others || ends_complex { Refresh::Rebuild } else { refresh };
         self.impossible.clear();
         self.matched.forget();
         if refresh != Refresh::Keep {
