@@ -99,8 +99,7 @@ impl MethodSpec {
         }
     }
 
-    /// Returns the method with complex or with real coefficients. Those of CG and MINRES are real for Hermitian
-    /// matrices too.
+    /// Returns the method with complex or with real coefficients. Those of CG and MINRES are always real.
     pub(crate) fn with_complex(self, complex: bool) -> Self {
         match self {
             MethodSpec::Gmres(options) => MethodSpec::Gmres(GmresOptions { complex, ..options }),

@@ -222,8 +222,8 @@ pub trait Space: Schedule + Clock + Sized {
         plain::copy(self, from, to)
     }
 
-    /// Multiplies complex numbers by i, or by −i if `back` is true. The numbers are pairs of neighbours: `to ←
-    /// (−y, x)` for every pair (x, y).
+    /// Multiplies complex numbers by i, or by −i if `back` is true. A number is a pair of neighbours: (x, y)
+    /// becomes (−y, x).
     ///
     /// # Errors
     /// An odd number of entries; errors of the device.

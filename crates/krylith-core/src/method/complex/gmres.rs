@@ -1,9 +1,9 @@
 //! Restarted GMRES and FGMRES with complex coefficients, right preconditioning and classical Gram–Schmidt
 //! applied twice (CGS2).
 //!
-//! A pass of Gram–Schmidt needs (v, z) = vᵀz + i vᵀJ⁻¹z for every column v of the basis V, because (J v)ᵀz =
-//! vᵀJᵀz = vᵀJ⁻¹z. So one reduction multiplies V by z and by k = J⁻¹z. Then z − V (Vᵀz) − J V (Vᵀk) is J (k − V
-//! (Vᵀk)) − V (Vᵀz). Three passes over V are 1.5 times those of a real pass for the same number of columns.
+//! A pass of Gram–Schmidt needs (v, z) = vᵀz + i vᵀJ⁻¹z for every column v of the basis V, because Jᵀ = J⁻¹.
+//! So one reduction multiplies V by z and by k = J⁻¹z. Then z − V (Vᵀz) − J V (Vᵀk) is
+//! J (k − V (Vᵀk)) − V (Vᵀz). A pass reads V three times, where one with real coefficients reads it twice.
 //! Iteration j moves (6 j + 30) N numbers, with two reductions and a norm.
 //!
 //! The preconditioner must commute with J too, unless the method is flexible, because x = P⁻¹ V y.
