@@ -4,6 +4,7 @@
 //! NumPy arrays on the host, addresses in the memory of a GPU, and options as text.
 
 mod arrays;
+mod batch;
 mod callback;
 mod callbacks;
 mod dlpack;
@@ -99,6 +100,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(dlpack::numbers_of, module)?)?;
     module.add_function(wrap_pyfunction!(dlpack::copy, module)?)?;
     module.add_function(wrap_pyfunction!(function::order, module)?)?;
+    module.add_class::<batch::Batch>()?;
     module.add_class::<function::Function>()?;
     module.add_class::<system::System>()?;
     module.add_class::<solver::Solver>()?;

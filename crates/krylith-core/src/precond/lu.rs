@@ -10,8 +10,10 @@
 //! Krylov method around the factors corrects the rounding errors of a solve. An application reads L and U
 //! once, on the host.
 
+mod batch;
 mod border;
 mod factors;
+mod lanes;
 mod pins;
 
 use crate::interrupt;
@@ -19,6 +21,7 @@ use crate::matrix::Dense;
 use crate::operator::{HostTerms, LinearOperator, TermValues, Terms, check_count, fresh_key};
 use crate::space::Space;
 use crate::{Error, Result};
+pub use batch::Batch;
 use factors::{Columns, Factors, Work};
 use pins::pins;
 use std::cell::RefCell;
@@ -148,6 +151,16 @@ impl SparseLu {
             self.factors = made?;
         }
         Ok(())
+    }
+
+    /// Solves with the factors in place, or with their transposes.
+    fn solve_here(&mut self, transposed: bool, x: &mut Vec<f64>) -> Result<()> {
+        let work = self.work.get_mut();
+        std::mem::swap(&mut work.x, x);
+        self.pinned.iter().for_each(|&u| work.x[u] = 0.0);
+        let solved = self.factors.solve(transposed, work);
+        std::mem::swap(&mut work.x, x);
+        solved
     }
 
     /// Returns the kind of the factors: `Cholesky`, `LBLᵀ` or `LU`, with `bordered` if dense rows and columns

@@ -67,7 +67,7 @@ pub(crate) use invert::eliminate;
 pub(crate) use jacobi::{BAD_BLOCKS, bad_block};
 pub use jacobi::{BlockDiagonal, BlockJacobi, invert_block};
 #[cfg(feature = "lu")]
-pub use lu::SparseLu;
+pub use lu::{Batch, SparseLu};
 pub use multilevel::{
     Border, CYCLE_STEPS, Coarsen, CoarsenKind, Coarsening, Cycle, Diagonal, Direction, Fused, Level,
     MULTILEVEL_SWEEPS, Multilevel, MultilevelOptions, NearNull, Passes, Smoothing, Transfer,

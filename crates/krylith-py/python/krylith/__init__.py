@@ -8,6 +8,7 @@ True
 """
 
 from krylith import _compiler as _compiler
+from krylith._batch import BatchSolution, solve_batch
 from krylith._direct import Factors, factorized, splu, spsolve
 from krylith._errors import (
     ConvergenceError,
@@ -34,6 +35,7 @@ from krylith._solver import Solver
 
 __all__ = [
     "AMG",
+    "BatchSolution",
     "ConvergenceError",
     "ConvergenceWarning",
     "DeviceError",
@@ -74,6 +76,7 @@ __all__ = [
     "newton",
     "p2_interpolation",
     "solve",
+    "solve_batch",
     "splu",
     "spsolve",
 ]

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from krylith._batch import BatchSolution
     from krylith._solution import Solution
 
 
@@ -37,18 +38,14 @@ class NewPattern(InvalidInput):
 class ConvergenceError(Error, RuntimeError):
     """A solve did not converge, and `Solution.check`, `spsolve` or a differentiable solve was called for its x.
 
-    The text names the outcome and the residual; `solution` is the result.
+    The text names the outcome and the residual; `solution` is the result, or that of a batch.
     """
 
-    def __init__(self, solution: Solution, which: str = "") -> None:
-        worst = f"; the worst of {len(solution.columns)} columns" if solution.columns else ""
-        super().__init__(
-            f"{which}{solution.outcome} after {solution.iterations} iterations: ‖b − A x‖/‖b‖ is "
-            f"{solution.true_residual:.2e}, wanted {solution.target:.2e}{worst}\n{solution.verdict()}"
-        )
+    def __init__(self, solution: Solution | BatchSolution, which: str = "") -> None:
+        super().__init__(which + solution._failure())
         self.solution, self._which = solution, which
 
-    def __reduce__(self) -> tuple[type[ConvergenceError], tuple[Solution, str]]:
+    def __reduce__(self) -> tuple[type[ConvergenceError], tuple[Solution | BatchSolution, str]]:
         return type(self), (self.solution, self._which)
 
 

@@ -196,6 +196,13 @@ class Solution:
         """Return a line that says why the solve did not converge, and what to try."""
         return self._native.verdict()
 
+    def _failure(self) -> str:
+        worst = f"; the worst of {len(self.columns)} columns" if self.columns else ""
+        return (
+            f"{self.outcome} after {self.iterations} iterations: ‖b − A x‖/‖b‖ is {self.true_residual:.2e}, wanted "
+            f"{self.target:.2e}{worst}\n{self.verdict()}"
+        )
+
     def plot(self, path: str | os.PathLike[str] | None = None, *, title: str | None = None) -> Plot:
         """Return a plot of the residuals over the iterations.
 
