@@ -2,6 +2,8 @@
 
 use super::SparseLu;
 use super::border::{self, Border, Split};
+use super::multifrontal::{Kind, Multifrontal};
+use super::solve::Vectors;
 use crate::interrupt::Bounds;
 use crate::{Error, Result};
 use faer::dyn_stack::{MemBuffer, MemStack, StackReq};
@@ -23,7 +25,7 @@ const EQUAL: f64 = 1e-13;
 const LEFT: f64 = 0.5;
 /// Largest such residual for L B Lᵀ, whose pivots come only from within supernodes. If the residual is
 /// larger, L U replaces these factors.
-const LEFT_SYMMETRIC: f64 = 1e-6;
+pub(super) const LEFT_SYMMETRIC: f64 = 1e-6;
 /// Number of operations per number of a factor above which `faer` builds supernodes, as a share of its
 /// default. Without supernodes, systems of 200 to 6,000 unknowns take three to five times as long on one
 /// core. Supernodes do not always pay: for an arrow matrix they take a thousand times as long.
@@ -39,12 +41,14 @@ pub(super) struct Work {
     pub whole: Vec<f64>,
     pub border: [Vec<f64>; 2],
     stack: MemBuffer,
+    fronts: Vectors,
 }
 
 impl Default for Work {
     fn default() -> Self {
         let stack = MemBuffer::new(StackReq::EMPTY);
-        Self { x: Vec::new(), whole: Vec::new(), border: Default::default(), stack }
+        let (border, fronts) = Default::default();
+        Self { x: Vec::new(), whole: Vec::new(), border, stack, fronts }
     }
 }
 
@@ -69,11 +73,22 @@ pub(super) enum Factors {
         numeric: NumericLu<usize, f64>,
         most: usize,
     },
+    /// Factors by fronts.
+    Fronts(Multifrontal),
     /// Factors of all but dense rows and columns, which form a border.
     Bordered {
         inner: Box<Factors>,
         border: Box<Border>,
     },
+}
+
+/// The diagonal of a symmetric matrix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Diagonal {
+    Positive,
+    /// No zeros, and some negative entries.
+    Signs,
+    Zeros,
 }
 
 /// A matrix stored by columns, with ascending rows in each column.
@@ -87,7 +102,7 @@ pub(super) struct Columns {
 impl Factors {
     fn solve_scratch(&self) -> StackReq {
         match self {
-            Factors::None => StackReq::EMPTY,
+            Factors::None | Factors::Fronts(_) => StackReq::EMPTY,
             Factors::Cholesky { symbolic, .. } | Factors::Symmetric { symbolic, .. } => {
                 symbolic.solve_in_place_scratch::<f64>(1, Par::Seq)
             }
@@ -107,9 +122,14 @@ impl Factors {
             Factors::Cholesky { .. } => "Cholesky",
             Factors::Symmetric { .. } => "LBLᵀ",
             Factors::Lu { .. } => "LU",
-            Factors::Bordered { inner, .. } => match **inner {
-                Factors::Cholesky { .. } => "bordered Cholesky",
-                Factors::Symmetric { .. } => "bordered LBLᵀ",
+            Factors::Fronts(fronts) => match fronts.kind {
+                Kind::Cholesky => "Cholesky",
+                Kind::Indefinite => "LBLᵀ",
+                Kind::Lu => "LU",
+            },
+            Factors::Bordered { inner, .. } => match inner.kind() {
+                "Cholesky" => "bordered Cholesky",
+                "LBLᵀ" => "bordered LBLᵀ",
                 _ => "bordered LU",
             },
         }
@@ -122,7 +142,24 @@ impl Factors {
             Factors::None => 0,
             Factors::Cholesky { values, .. } | Factors::Symmetric { values, .. } => values.len(),
             Factors::Lu { most, .. } => *most,
+            Factors::Fronts(fronts) => fronts.numbers(),
             Factors::Bordered { inner, border } => inner.numbers() + border.numbers(),
+        }
+    }
+
+    /// Returns true if the number of numbers is only a bound.
+    pub fn is_bound(&self) -> bool {
+        match self {
+            Factors::Bordered { inner, .. } => inner.is_bound(),
+            other => matches!(other, Factors::Lu { .. }),
+        }
+    }
+
+    /// Returns the rows that found no pivot and were given one; those within a border are not listed.
+    pub fn weak_rows(&self) -> Vec<usize> {
+        match self {
+            Factors::Fronts(fronts) => fronts.given_rows(),
+            _ => Vec::new(),
         }
     }
 
@@ -131,6 +168,7 @@ impl Factors {
         match self {
             Factors::Cholesky { .. } | Factors::Symmetric { .. } => 2 * self.numbers(),
             Factors::Bordered { inner, border } => inner.moved() + border.numbers(),
+            Factors::Fronts(fronts) => fronts.moved(),
             _ => self.numbers(),
         }
     }
@@ -143,12 +181,16 @@ impl Factors {
                 true => border.solve_transpose(inner, work),
             };
         }
+        if let Factors::Fronts(fronts) = self {
+            fronts.solve(transposed, &mut work.x, &mut work.fronts);
+            return Ok(());
+        }
         let n = work.x.len();
         let x = MatMut::from_column_major_slice_mut(&mut work.x, n, 1);
         let stack = MemStack::new(&mut work.stack);
         match self {
             Factors::None if n == 0 => {}
-            Factors::Bordered { .. } => {}
+            Factors::Bordered { .. } | Factors::Fronts(_) => {}
             Factors::None => {
                 return Err(Error::invalid(
                     "lu: the last values could not be factorised; set new values before the next solve",
@@ -198,12 +240,11 @@ impl Columns {
         x.iter().enumerate().for_each(|(j, x)| self.column(j).for_each(|(i, v)| r[i] -= v * x));
     }
 
-    /// Returns true if the diagonal of a symmetric matrix is positive; `None` if the matrix is not symmetric
-    /// or has a zero on the diagonal.
+    /// Returns the signs on the diagonal of a symmetric matrix; `None` if the matrix is not symmetric.
     ///
     /// a_ij and a_ji may differ by rounding errors, relative to the largest entries of their rows. If one of
     /// them is that small, the other may be missing. Assembly of a matrix causes both.
-    fn symmetry(&self) -> Option<bool> {
+    pub fn symmetry(&self) -> Option<Diagonal> {
         let largest = |j: usize| self.column(j).fold(0.0, |m: f64, (_, v)| m.max(v.abs()));
         let sizes: Vec<f64> = (0..self.order()).map(largest).collect();
         let is_rounding = |i: usize, j: usize, v: f64| v.abs() <= EQUAL * sizes[i].min(sizes[j]);
@@ -222,10 +263,14 @@ impl Columns {
             next[j] += usize::from(found);
             found.then(|| self.values[p])
         };
-        let mut positive = true;
+        let mut diagonal = Diagonal::Positive;
         for j in 0..self.order() {
-            let own = step(&mut next, j, j).filter(|v| *v != 0.0)?;
-            positive &= own > 0.0;
+            let own = step(&mut next, j, j).unwrap_or(0.0);
+            if own == 0.0 {
+                diagonal = Diagonal::Zeros;
+            } else if own < 0.0 && diagonal == Diagonal::Positive {
+                diagonal = Diagonal::Signs;
+            }
             for p in next[j]..self.col_ptr[j + 1] {
                 let (i, v) = (self.rows[p], self.values[p]);
                 let other = step(&mut next, i, j).unwrap_or(0.0);
@@ -234,7 +279,7 @@ impl Columns {
                 }
             }
         }
-        Some(positive)
+        Some(diagonal)
     }
 
     /// Factorises the values. Reuses the analysis of `old` factors if they are of the same kind, and
@@ -244,21 +289,23 @@ impl Columns {
         let analysis = match old {
             Factors::Lu { symbolic, numeric, most } => {
                 let factors = self.lu(symbolic, numeric, most)?;
-                return self.solving(factors, LEFT, work)?.ok_or_else(|| self.singular());
+                return self.solving(factors, LEFT, work)?.map_err(|_| self.singular());
             }
             Factors::Symmetric { symbolic, .. } => Some((symbolic, false)),
             Factors::Cholesky { symbolic, .. } => Some((symbolic, true)),
             Factors::Bordered { inner, .. } => {
-                return self.bordered(*inner, room, work)?.ok_or_else(|| self.singular());
+                let factors = self.bordered(*inner, room, work, Self::factors)?;
+                return factors.ok_or_else(|| self.singular());
             }
-            Factors::None => None,
+            Factors::None | Factors::Fronts(_) => None,
         };
         if analysis.is_none()
-            && let Some(factors) = self.bordered(Factors::None, room, work)?
+            && let Some(factors) = self.bordered(Factors::None, room, work, Self::factors)?
         {
             return Ok(factors);
         }
-        if let Some(positive) = self.symmetry() {
+        if let Some(diagonal) = self.symmetry().filter(|d| *d != Diagonal::Zeros) {
+            let positive = diagonal == Diagonal::Positive;
             let (symbolic, definite) = match analysis {
                 Some((symbolic, definite)) => (symbolic, definite && positive),
                 None => (self.symmetric_analysis()?, positive),
@@ -268,10 +315,10 @@ impl Columns {
             let mut values = vec![0.0; symbolic.len_val()];
             if definite && self.cholesky(&symbolic, &mut values)? {
                 let factors = Factors::Cholesky { symbolic, values };
-                return self.solving(factors, LEFT, work)?.ok_or_else(|| self.singular());
+                return self.solving(factors, LEFT, work)?.map_err(|_| self.singular());
             }
             let factors = self.symmetric(symbolic, values)?;
-            if let Some(factors) = self.solving(factors, LEFT_SYMMETRIC, work)? {
+            if let Ok(factors) = self.solving(factors, LEFT_SYMMETRIC, work)? {
                 return Ok(factors);
             }
         }
@@ -282,15 +329,22 @@ impl Columns {
         fits("L and U of a sparse factorisation", most, room)?;
         is_soon(most, LESS)?;
         let factors = self.lu(symbolic, NumericLu::new(), most)?;
-        self.solving(factors, LEFT, work)?.ok_or_else(|| self.singular())
+        self.solving(factors, LEFT, work)?.map_err(|_| self.singular())
     }
 
     /// Returns factors of all but dense rows and columns; `None` if none are dense or the rest is singular.
-    fn bordered(&self, old: Factors, room: Option<u64>, work: &mut Work) -> Result<Option<Factors>> {
+    /// `make` factorises the rest.
+    pub fn bordered(
+        &self,
+        old: Factors,
+        room: Option<u64>,
+        work: &mut Work,
+        make: impl Fn(&Self, Factors, Option<u64>, &mut Work) -> Result<Factors>,
+    ) -> Result<Option<Factors>> {
         let Some(split) = border::dense(self).and_then(|outer| Split::new(self, outer)) else {
             return Ok(None);
         };
-        let inner = match split.inner.factors(old, room, work) {
+        let inner = match make(&split.inner, old, room, work) {
             Err(e) if e.is_memory() || e.is_interrupt() => return Err(e),
             Err(_) => return Ok(None),
             Ok(inner) => inner,
@@ -299,14 +353,19 @@ impl Columns {
             None => Ok(None),
             Some(border) => {
                 let factors = Factors::Bordered { inner: Box::new(inner), border: Box::new(border) };
-                self.solving(factors, LEFT_SYMMETRIC, work)
+                Ok(self.solving(factors, LEFT_SYMMETRIC, work)?.ok())
             }
         }
     }
 
-    /// Returns the factors if a solve with a random right-hand side leaves a residual of at most `left` times
-    /// its norm.
-    fn solving(&self, factors: Factors, left: f64, work: &mut Work) -> Result<Option<Factors>> {
+    /// Returns the factors as `Ok` if a solve with a random right-hand side leaves a residual of at most
+    /// `left` times its norm, else as `Err`.
+    pub fn solving(
+        &self,
+        factors: Factors,
+        left: f64,
+        work: &mut Work,
+    ) -> Result<std::result::Result<Factors, Factors>> {
         let n = self.order();
         let mut r: Vec<f64> = (0..n).map(|i| crate::space::random(1, i as u64)).collect();
         let norm = |v: &[f64]| v.iter().map(|v| v * v).sum::<f64>().sqrt();
@@ -316,7 +375,7 @@ impl Columns {
         work.x.extend_from_slice(&r);
         factors.solve(false, work)?;
         self.subtract_product(&work.x, &mut r);
-        Ok((norm(&r) <= left * all).then_some(factors))
+        Ok(if norm(&r) <= left * all { Ok(factors) } else { Err(factors) })
     }
 
     fn symmetric_analysis(&self) -> Result<SymbolicCholesky<usize>> {
@@ -425,7 +484,7 @@ impl Columns {
     }
 
     /// Returns the error for a singular matrix. It names a row or column of zeros if there is one.
-    fn singular(&self) -> Error {
+    pub fn singular(&self) -> Error {
         let n = self.order();
         let (mut row, mut column) = (vec![false; n], vec![false; n]);
         (0..n).for_each(|j| {
@@ -461,6 +520,11 @@ const LESS: f64 = 0.5;
 /// Returns an error, before the factorisation begins, if it would take longer than the time limit.
 fn is_soon(numbers: usize, share: f64) -> Result<()> {
     let seconds = SECONDS * share * numbers as f64 * (numbers as f64 / 1e7).max(1.0).powf(1.0 / 3.0);
+    within(seconds, numbers)
+}
+
+/// Returns an error if factors of so many numbers would take longer than the time limit.
+pub(super) fn within(seconds: f64, numbers: usize) -> Result<()> {
     match Bounds::here().seconds.filter(|most| seconds > *most) {
         None => Ok(()),
         Some(most) => Err(Error::invalid(format!(
@@ -472,7 +536,7 @@ fn is_soon(numbers: usize, share: f64) -> Result<()> {
     }
 }
 
-fn fits(what: &str, numbers: usize, room: Option<u64>) -> Result<()> {
+pub(super) fn fits(what: &str, numbers: usize, room: Option<u64>) -> Result<()> {
     let needed = SparseLu::bytes_of(numbers);
     match room.filter(|room| needed > *room) {
         None => Ok(()),
