@@ -112,7 +112,7 @@ pub(super) fn update_lower(
 
 /// Computes L of the pivots of a symmetric positive definite front, in its lower triangle, and subtracts
 /// their part from the rest. Returns false if a pivot is not positive.
-pub(super) fn cholesky(a: &mut [f64], order: usize, pivots: usize) -> bool {
+pub(super) fn cholesky(a: &mut [f64], order: usize, pivots: usize, corner: &mut Vec<f64>) -> bool {
     let mut k = 0;
     while k < pivots {
         let width = PANEL_CHOLESKY.min(pivots - k);
@@ -124,13 +124,11 @@ pub(super) fn cholesky(a: &mut [f64], order: usize, pivots: usize) -> bool {
         }
         if order > next {
             // Rows below: L₂₁ = A₂₁ L₁₁⁻ᵀ, with a copy of L₁₁ because both are in the same columns.
-            let mut corner = [0.0; PANEL_CHOLESKY * PANEL_CHOLESKY];
-            for (to, from) in corner.chunks_exact_mut(width).zip(panel.chunks_exact(order)) {
-                to.copy_from_slice(&from[k..next]);
-            }
+            corner.clear();
+            panel.chunks_exact(order).for_each(|from| corner.extend_from_slice(&from[k..next]));
             let below = part_mut(panel, order, next, 0, [order - next, width]);
             triangular_solve::solve_lower_triangular_in_place(
-                part(&corner, width, 0, 0, [width, width]),
+                part(corner, width, 0, 0, [width, width]),
                 below.transpose_mut(),
                 Par::Seq,
             );

@@ -43,7 +43,9 @@ const TINY: f64 = 1e-14;
 pub(super) struct Node {
     pub order: u32,
     pub pivots: u32,
-    /// L by columns, with U or B in its upper triangle; for L U then the rest of U by rows.
+    /// The rows of pivots, then the rows of L below them, both by columns. Of L Lᵀ and L B Lᵀ, the first part
+    /// is the lower triangle of L, with the diagonal of B. Of L U it is a square, and the rows of U to the
+    /// right of it follow at the end.
     pub values: Vec<f64>,
     /// Entries of B below the diagonal; empty if all are zero.
     pub off: Vec<f64>,
@@ -282,7 +284,7 @@ impl Run<'_> {
         let [row_list, column_list] = &mut space.lists;
         let done = match self.kind {
             Kind::Cholesky => {
-                if !front::cholesky(a, order, pivots) {
+                if !front::cholesky(a, order, pivots, &mut space.scratch.wide) {
                     return Ok(None);
                 }
                 pivots
@@ -300,12 +302,19 @@ impl Run<'_> {
         };
         let mut values = Vec::new();
         let rest = order - done;
-        let count = order * done + if symmetric { 0 } else { rest * done };
+        let count = super::tree::numbers(done, order, symmetric);
         if self.numbers.fetch_add(count, Ordering::Relaxed) + count > self.most {
             return Ok(None);
         }
         reserved(&mut values, count)?;
-        values.extend_from_slice(&a[..order * done]);
+        for (k, column) in a[..order * done].chunks_exact(order).enumerate() {
+            values.extend_from_slice(&column[if symmetric { k } else { 0 }..done]);
+        }
+        if rest > 0 {
+            a[..order * done]
+                .chunks_exact(order)
+                .for_each(|column| values.extend_from_slice(&column[done..]));
+        }
         if !symmetric {
             // The rows of U, in blocks that stay in the cache.
             values.resize(count, 0.0);

@@ -15,7 +15,7 @@ const MANY: usize = 50_000;
 const FEW: usize = 300;
 
 /// Operations by minimum degree below which nothing is dissected, because that takes longer than it saves.
-const CHEAP: f64 = 1e9;
+const CHEAP: f64 = 2e8;
 
 /// The pattern of A + Aᵀ with its diagonal; rows ascend.
 pub(super) struct Pattern {

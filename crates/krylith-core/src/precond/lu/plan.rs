@@ -169,7 +169,11 @@ impl Plan {
                         most[i] = most[i].max(v);
                         most[j] = most[j].max(v);
                     }
-                    scale.iter_mut().zip(most).for_each(|(s, m)| *s *= root(m));
+                    most.iter_mut().for_each(|m| *m = root(*m));
+                    if most.iter().all(|m| *m == 1.0) {
+                        break;
+                    }
+                    scale.iter_mut().zip(most).for_each(|(s, m)| *s *= m);
                 }
                 self.row_scale = scale.clone();
                 self.column_scale = scale;
@@ -202,5 +206,9 @@ fn placed(values: &[f64], place: &[u32]) -> Vec<f64> {
 
 /// Returns the power of 2 nearest to 1 / √v, so that scaling rounds nothing; 1 for zero.
 fn root(v: f64) -> f64 {
-    if v > 0.0 && v.is_finite() { (-0.5 * v.log2()).round().exp2() } else { 1.0 }
+    if !(v >= f64::MIN_POSITIVE && v.is_finite()) {
+        return 1.0;
+    }
+    let exponent = (v.to_bits() >> 52) as i64 - 1023;
+    f64::from_bits(((1023 - ((exponent + 1) >> 1)) as u64) << 52)
 }

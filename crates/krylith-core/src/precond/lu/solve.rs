@@ -79,23 +79,22 @@ impl Multifrontal {
         w.clear();
         w.resize(f, 0.0);
         self.positions(s, node, transposed, 0, |k, i| w[k] = if k < q { x[i] } else { 0.0 });
-        let l = &node.values[..f * q];
-        let unit = self.kind != Kind::Cholesky;
+        let parts = Parts::of(node, self.kind);
         let (top, below) = w.split_at_mut(q);
         if transposed {
             for k in 0..q {
-                let column = &l[k * f..k * f + k];
-                let known: f64 = column.iter().zip(&*top).map(|(u, w)| u * w).sum();
-                top[k] = (top[k] - known) / l[k * f + k];
+                let known: f64 = parts.above(k).iter().zip(&*top).map(|(u, w)| u * w).sum();
+                top[k] = (top[k] - known) / parts.column(k)[0];
             }
-            subtract_columns(below, &node.values[f * q..], f - q, 0, 0..q, top);
+            subtract_columns(below, parts.right, f - q, 0, 0..q, top);
         } else {
             for k in 0..q {
                 let (own, rest) = top.split_at_mut(k + 1);
-                own[k] /= if unit { 1.0 } else { l[k * f + k] };
-                subtract(rest, own[k], &l[k * f + k + 1..k * f + q]);
+                let l = parts.column(k);
+                own[k] /= if self.kind == Kind::Cholesky { l[0] } else { 1.0 };
+                subtract(rest, own[k], &l[1..]);
             }
-            subtract_columns(below, l, f, q, 0..q, top);
+            subtract_columns(below, parts.below, f - q, 0, 0..q, top);
         }
         self.positions(s, node, transposed, 0, |k, i| x[i] = if k < q { w[k] } else { x[i] + w[k] });
     }
@@ -108,27 +107,26 @@ impl Multifrontal {
         w.resize(f, 0.0);
         self.positions(s, node, !transposed, q, |k, i| w[k] = y[i]);
         self.positions(s, node, transposed, 0, |k, i| w[k] = if k < q { x[i] } else { w[k] });
-        let l = &node.values[..f * q];
+        let parts = Parts::of(node, self.kind);
         let (top, below) = w.split_at_mut(q);
+        let beside =
+            |part: &[f64], k: usize, below: &[f64]| dot(&part[k * (f - q)..(k + 1) * (f - q)], below);
         if self.kind == Kind::Lu && !transposed {
-            let u = &node.values[f * q..];
-            for (k, top) in top.iter_mut().enumerate() {
-                *top -= dot(&u[k * (f - q)..(k + 1) * (f - q)], below);
-            }
+            top.iter_mut().enumerate().for_each(|(k, top)| *top -= beside(parts.right, k, below));
             for k in (0..q).rev() {
                 let (rest, own) = top.split_at_mut(k);
-                own[0] /= l[k * f + k];
-                subtract(rest, own[0], &l[k * f..k * f + k]);
+                own[0] /= parts.column(k)[0];
+                subtract(rest, own[0], parts.above(k));
             }
         } else {
             if self.kind == Kind::Indefinite {
-                divide(top, l, f, &node.off);
+                divide(top, |k| parts.column(k)[0], &node.off);
             }
             for k in (0..q).rev() {
                 let (own, rest) = top.split_at_mut(k + 1);
-                let known = dot(&l[k * f + q..(k + 1) * f], below) + dot(&l[k * f + k + 1..k * f + q], rest);
-                own[k] -= known;
-                own[k] /= if self.kind == Kind::Cholesky { l[k * f + k] } else { 1.0 };
+                let l = parts.column(k);
+                own[k] -= beside(parts.below, k, below) + dot(&l[1..], rest);
+                own[k] /= if self.kind == Kind::Cholesky { l[0] } else { 1.0 };
             }
         }
         self.positions(s, node, !transposed, 0, |k, i| {
@@ -139,15 +137,51 @@ impl Multifrontal {
     }
 }
 
-/// Divides by B, whose diagonal is that of `l`, and whose entries below are `off`; empty if there are none.
+/// The factors of a front.
+#[derive(Clone, Copy)]
+struct Parts<'n> {
+    pivots: usize,
+    /// The rows of pivots: a square, or the lower triangle.
+    top: &'n [f64],
+    is_square: bool,
+    below: &'n [f64],
+    right: &'n [f64],
+}
+
+impl<'n> Parts<'n> {
+    #[inline(always)]
+    fn of(node: &'n Node, kind: Kind) -> Self {
+        let (order, pivots, is_square) = (node.order as usize, node.pivots as usize, kind == Kind::Lu);
+        let corner = if is_square { pivots * pivots } else { pivots * (pivots + 1) / 2 };
+        let (top, rest) = node.values.split_at(corner);
+        let (below, right) = rest.split_at(pivots * (order - pivots));
+        Self { pivots, top, is_square, below, right }
+    }
+
+    /// Returns a column of the rows of pivots, from the diagonal on.
+    #[inline(always)]
+    fn column(&self, k: usize) -> &'n [f64] {
+        let q = self.pivots;
+        let begin = if self.is_square { k * (q + 1) } else { k * (2 * q + 1 - k) / 2 };
+        &self.top[begin..begin + q - k]
+    }
+
+    /// Returns a column of U above the diagonal.
+    #[inline(always)]
+    fn above(&self, k: usize) -> &'n [f64] {
+        &self.top[k * self.pivots..k * self.pivots + k]
+    }
+}
+
+/// Divides by B with this diagonal, whose entries below it are `off`; empty if there are none.
 #[inline(always)]
-fn divide(x: &mut [f64], l: &[f64], ld: usize, off: &[f64]) {
+fn divide(x: &mut [f64], diagonal: impl Fn(usize) -> f64, off: &[f64]) {
     let mut k = 0;
     while k < x.len() {
-        let d = l[k * ld + k];
+        let d = diagonal(k);
         match off.get(k) {
             Some(&o) if o != 0.0 => {
-                let e = l[(k + 1) * ld + k + 1];
+                let e = diagonal(k + 1);
                 let det = d * e - o * o;
                 (x[k], x[k + 1]) = ((e * x[k] - o * x[k + 1]) / det, (d * x[k + 1] - o * x[k]) / det);
                 k += 2;

@@ -188,6 +188,12 @@ struct Nodes {
     gone: Vec<bool>,
 }
 
+/// Returns the numbers that the factors of a front store.
+pub(super) fn numbers(pivots: usize, order: usize, symmetric: bool) -> usize {
+    let below = pivots * (order - pivots);
+    if symmetric { pivots * (pivots + 1) / 2 + below } else { pivots * pivots + 2 * below }
+}
+
 /// Returns the entries of the columns of L in a front.
 fn entries(pivots: u32, front: u32) -> f64 {
     let (p, f) = (f64::from(pivots), f64::from(front));
@@ -400,8 +406,8 @@ impl Tree {
         let mut cost = Cost::default();
         for s in 0..self.fronts() {
             let (p, f) = self.size(s);
+            cost.entries += numbers(p, f, symmetric) as f64;
             let (p, f) = (p as f64, f as f64);
-            cost.entries += if symmetric { p * f } else { 2.0 * p * f - p * p };
             cost.operations += p * f * f - p * p * f + p * p * p / 3.0;
         }
         cost
