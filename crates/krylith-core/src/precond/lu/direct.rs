@@ -52,7 +52,14 @@ impl Columns {
         {
             return Ok(Made::Factors(factors));
         }
-        let (diagonal, mut rows) = (self.symmetry(), Vec::new());
+        let (mut diagonal, mut rows, mut signs) = (self.symmetry(), Vec::new(), Vec::new());
+        if diagonal.is_none()
+            && let Some(found) = self.signs()
+        {
+            let has = |j: usize| self.column(j).any(|(i, v)| i == j && v != 0.0);
+            diagonal = Some(if (0..n).all(has) { Diagonal::Signs } else { Diagonal::Zeros });
+            signs = found;
+        }
         let mut plan = match old {
             Some(old) if old.plan.is_symmetric() == diagonal.is_some() => Some((old.plan, old.kind)),
             _ => None,
@@ -68,18 +75,18 @@ impl Columns {
             room_for(&own, true, room)?;
             let mut own = own;
             if diagonal == Diagonal::Positive && kind == Kind::Cholesky {
-                match self.made(own, Kind::Cholesky, work, &mut rows)? {
+                match self.made(own, Kind::Cholesky, &[], work, &mut rows)? {
                     Ok(factors) => return Ok(Made::Factors(factors)),
                     Err(plan) => own = plan,
                 }
             }
-            if let Ok(factors) = self.made(own, Kind::Indefinite, work, &mut rows)? {
+            if let Ok(factors) = self.made(own, Kind::Indefinite, &signs, work, &mut rows)? {
                 return Ok(Made::Factors(factors));
             }
         }
         if let Some((plan, Kind::Lu)) = plan {
             room_for(&plan, false, room)?;
-            if let Ok(factors) = self.made(plan, Kind::Lu, work, &mut rows)? {
+            if let Ok(factors) = self.made(plan, Kind::Lu, &[], work, &mut rows)? {
                 return Ok(Made::Factors(factors));
             }
         }
@@ -91,23 +98,25 @@ impl Columns {
             }
             let plan = Plan::new(self, false, matching.as_ref(), &[])?;
             room_for(&plan, false, room)?;
-            if let Ok(factors) = self.made(Box::new(plan), Kind::Lu, work, &mut rows)? {
+            if let Ok(factors) = self.made(Box::new(plan), Kind::Lu, &[], work, &mut rows)? {
                 return Ok(Made::Factors(factors));
             }
         }
         Ok(Made::Not(Factors::None, rows))
     }
 
-    /// Factorises with a plan; returns the plan if the factors do not solve the system. Rows without a pivot
-    /// are listed.
+    /// Factorises with a plan, and columns with these signs if there are any; returns the plan if the factors
+    /// do not solve the system. Rows without a pivot are listed.
     fn made(
         &self,
         mut plan: Box<Plan>,
         kind: Kind,
+        signs: &[f64],
         work: &mut Work,
         rows: &mut Vec<usize>,
     ) -> Result<std::result::Result<Factors, Box<Plan>>> {
         plan.scale(kind, &self.values);
+        plan.sign(signs);
         match Multifrontal::new(plan, kind, &self.values)? {
             Err(plan) => Ok(Err(plan)),
             Ok(fronts) => match self.solving(Factors::Fronts(fronts), LEFT_SYMMETRIC, work)? {

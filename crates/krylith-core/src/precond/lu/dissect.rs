@@ -10,15 +10,15 @@ use crate::interrupt::Limits;
 use crate::{Error, Result};
 
 /// Graphs of at most this many vertices are ordered by minimum degree.
-const LEAF: usize = 120;
+const LEAF: usize = 400;
 /// Coarsening ends with at most this many vertices.
-const COARSEST: usize = 120;
+const COARSEST: usize = 30;
 /// Coarsening ends at a level with more than this share of the vertices of the finer one.
 const STALLED: f64 = 0.92;
 /// Sides with at least this many vertices are dissected concurrently.
 const APART: usize = 4000;
 /// Largest share of the unknowns on one side of a separator.
-pub(super) const BALANCE: f64 = 0.58;
+pub(super) const BALANCE: f64 = 0.65;
 
 /// An undirected graph: every edge is stored in both directions, and there are no loops.
 #[derive(Default, Clone)]

@@ -195,6 +195,13 @@ impl Plan {
             }
         }
     }
+
+    /// Multiplies columns by signs, if there are any.
+    pub fn sign(&mut self, signs: &[f64]) {
+        for (j, sign) in signs.iter().enumerate() {
+            self.column_scale[self.tree.place[j] as usize] *= sign;
+        }
+    }
 }
 
 /// Returns values by positions.

@@ -20,7 +20,7 @@ impl Multifrontal {
     pub fn solve(&self, transposed: bool, x: &mut [f64], work: &mut Vectors) {
         pulp::Arch::new().dispatch(Wide(
             #[inline(always)]
-            || self.sweep(transposed && self.kind == Kind::Lu, x, work),
+            || self.sweep(transposed, x, work),
         ));
     }
 
@@ -38,6 +38,8 @@ impl Multifrontal {
             let at = from[i] as usize;
             x[at] = scale.get(at).copied().unwrap_or(1.0) * v;
         }
+        // Symmetric factors are their own transpose; their scales may differ by signs of columns.
+        let transposed = transposed && self.kind == Kind::Lu;
         for (s, node) in self.nodes.iter().enumerate() {
             self.forward(s, node, transposed, x, front);
         }

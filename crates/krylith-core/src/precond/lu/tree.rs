@@ -206,7 +206,7 @@ fn worth_merging(columns: u32, zeros: f64, entries: f64) -> bool {
     zeros <= 0.0
         || match columns {
             0..=4 => true,
-            5..=16 => zeros < 0.5 * entries,
+            5..=16 => zeros < 0.4 * entries,
             17..=48 => zeros < 0.1 * entries,
             _ => zeros < 0.03 * entries,
         }
