@@ -1,8 +1,10 @@
-"""Direct factors beside MUMPS and SciPy's spsolve, one process each, on one core.
+"""Direct factors beside MUMPS, one process each, on one thread: process CPU seconds, medians of three runs.
 
-    python3 bench/python/direct.py target/release/examples/direct OUT.json [MATRIX …]
+    python3 bench/python/direct.py target/release/examples/direct OUT.json [MATRIX …] [--spsolve]
 
-The collected matrices are read from the folder KRYLITH_DATA. Needs SciPy, and petsc4py with MUMPS (Debian: python3-petsc4py, python3-scipy). Build the program first:
+Collected matrices are read from the folder KRYLITH_DATA; without it only generated ones are run. With --spsolve,
+SciPy's spsolve runs once too. Needs SciPy, and petsc4py with MUMPS (Debian: python3-petsc4py, python3-scipy). Build
+the program first:
 cargo build --release -p krylith-core --no-default-features --features lu --example direct
 """
 
@@ -19,7 +21,8 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
-DATA = pathlib.Path(os.environ.get("KRYLITH_DATA", "data"))
+DATA = os.environ.get("KRYLITH_DATA")
+RUNS = 3
 
 
 def laplace(*sides):
@@ -35,8 +38,14 @@ def convection(n, speed=20.0):
     """Diffusion and upwind convection in a cube."""
     step = sp.diags([-np.ones(n - 1), np.ones(n)], [-1, 0])
     one = sp.eye(n)
-    along = lambda m, w: w[0] * sp.kron(sp.kron(m, one), one) + w[1] * sp.kron(sp.kron(one, m), one) + w[2] * sp.kron(sp.kron(one, one), m)
-    return laplace(n, n, n) + speed * along(step, (1.0, 2.0, 0.5))
+    x, y, z = (sp.kron(sp.kron(a, b), c) for a, b, c in ((step, one, one), (one, step, one), (one, one, step)))
+    return laplace(n, n, n) + speed * (x + 2.0 * y + 0.5 * z)
+
+
+def helmholtz_real_form(n):
+    """The complex Helmholtz system of complex.py in real form: real and imaginary part of each unknown together."""
+    shift = 0.25 * np.array([[1.0, -0.1], [0.1, 1.0]])
+    return sp.kron(laplace(n, n, n), sp.eye(2)) - sp.kron(sp.eye(n**3), shift)
 
 
 def marker_and_cell(n):
@@ -49,22 +58,26 @@ def marker_and_cell(n):
 
 
 def stored(name, folder, reader):
-    a = sp.csr_matrix(reader(DATA / folder / name))
+    a = sp.csr_matrix(reader(pathlib.Path(DATA) / folder / name))
     a.eliminate_zeros()
     return a
 
 
 def matrices():
     """Names, kinds as MUMPS has them, and functions that make the matrices."""
+    yield "laplace 16^3", "spd", lambda: laplace(16, 16, 16)
     yield "laplace 40^3", "spd", lambda: laplace(40, 40, 40)
-    yield "laplace 60^3", "spd", lambda: laplace(60, 60, 60)
     yield "plane 700^2", "spd", lambda: laplace(700, 700)
     yield "convection 36^3", "gen", lambda: convection(36)
     yield "helmholtz 200^2", "sym", lambda: laplace(200, 200) - 0.3 * sp.eye(40000)
+    yield "complex helmholtz 32^3", "gen", lambda: helmholtz_real_form(32)
     yield "plane stokes 150^2", "sym", lambda: marker_and_cell(150)
+    if DATA is None:
+        return
     for name in ("darcy3d", "stokes3d-oom"):
         yield name, "sym", lambda name=name: stored(f"{name}.npz", "coupled", sp.load_npz)
-    yield "twophase3d", "gen", lambda: stored("twophase3d.npz", "coupled", sp.load_npz)
+    for name in ("twophase3d", "repro_oom_liquidvapor"):
+        yield name, "gen", lambda name=name: stored(f"{name}.npz", "coupled", sp.load_npz)
     for name, kind in (("bcsstk16", "spd"), ("ani4", "spd"), ("compflow6k.A", "gen"), ("2dcyl1", "gen")):
         yield name, kind, lambda name=name: stored(f"{name}.mtx.gz", "matrices", scipy.io.mmread)
 
@@ -118,13 +131,18 @@ def mumps(path, kind):
     ksp.solve(b, x)
     solve = time.process_time() - clock
     residual = float(np.linalg.norm(1.0 - m @ x.getArray()) / n**0.5)
-    numbers = pc.getFactorMatrix().getMumpsInfog(29)
-    a.scale(1.0)
+    info = pc.getFactorMatrix().getMumpsInfog
+    numbers, used = info(29), info(22) * 1_000_000
+    a.setValuesCSR(m.indptr, m.indices, 1.5 * m.data)
+    a.assemble()
+    ksp.setOperators(a)
     clock = time.process_time()
+    pc.setOperators(a)
     pc.setUp()
     again = time.process_time() - clock
     numbers = numbers if numbers >= 0 else -1_000_000 * numbers
-    return dict(factors_s=first, again_s=again, solve_s=solve, numbers=numbers, residual=residual, before_bytes=before, peak_bytes=most)
+    out = dict(factors_s=first, again_s=again, solve_s=solve, numbers=numbers, residual=residual)
+    return out | dict(used_bytes=used, before_bytes=before, peak_bytes=most)
 
 
 def spsolve(path):
@@ -161,8 +179,8 @@ def main():
         print(json.dumps(spsolve(sys.argv[2])))
         return
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    program, target, chosen = sys.argv[1], sys.argv[2], sys.argv[3:]
-    results = []
+    chosen = [name for name in sys.argv[3:] if name != "--spsolve"]
+    program, target, results = sys.argv[1], sys.argv[2], []
     for name, kind, make in matrices():
         if chosen and name not in chosen:
             continue
@@ -175,21 +193,35 @@ def main():
             write(a, file.name)
             own = [sys.executable, __file__]
             row = dict(matrix=name, kind=kind, rows=a.shape[0], entries=int(a.nnz), load=os.getloadavg()[0])
-            row["krylith"] = run([program, file.name, "1"])
-            row["mumps"] = run([*own, "--mumps", file.name, kind])
-            if a.shape[0] <= 50_000:
+            ways = {"krylith": [program, file.name, "1"], "mumps": [*own, "--mumps", file.name, kind]}
+            runs = {way: [] for way in ways}
+            for _ in range(RUNS):
+                for way, command in ways.items():
+                    runs[way].append(run(command))
+            row |= {way: median(runs[way]) for way in ways} | {"runs": runs}
+            if "--spsolve" in sys.argv:
                 row["spsolve"] = run([*own, "--spsolve", file.name])
         results.append(row)
-        parts = []
-        for way in ("krylith", "mumps", "spsolve"):
-            r = row.get(way, {"error": "left out"})
-            if "error" in r:
-                parts.append(f"{way} {r['error']}")
-                continue
-            memory = (r["peak_bytes"] - r["before_bytes"]) / 2**20
-            parts.append(f"{way} {r['factors_s']:.3f} s, again {r.get('again_s', 0):.3f}, {r.get('numbers', 0) / 1e6:.2f} M, {memory:.0f} MB, {r['residual']:.0e}")
-        print(f"{name}: " + " | ".join(parts), flush=True)
+        print(f"{name}: " + " | ".join(line(way, row[way]) for way in (*ways, "spsolve") if way in row), flush=True)
         pathlib.Path(target).write_text(json.dumps(results, indent=1) + "\n")
 
+
+def median(runs):
+    """The median of each number of the runs; the first error if there is one."""
+    failed = [r for r in runs if "error" in r]
+    if failed:
+        return failed[0]
+    middle = lambda key: float(np.median([r[key] for r in runs]))
+    return {key: value if isinstance(value, str) else middle(key) for key, value in runs[0].items()}
+
+
+def line(way, r):
+    if "error" in r:
+        return f"{way} {r['error']}"
+    memory = (r["peak_bytes"] - r["before_bytes"]) / 2**20
+    return (
+        f"{way} {r['factors_s']:.3f} s, again {r.get('again_s', 0):.3f}, solve {r.get('solve_s', 0):.4f}, "
+        f"{r.get('numbers', 0) / 1e6:.2f} M, {memory:.0f} MB, {r['residual']:.0e}"
+    )
 
 main()

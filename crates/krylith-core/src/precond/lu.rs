@@ -1,6 +1,6 @@
 //! Sparse direct factors: Q A Qᵀ = L Lᵀ if A is symmetric and positive definite, L B Lᵀ if it is symmetric,
 //! else P A Q = L U with partial pivoting. P and Q are permutations, L is lower and U upper triangular, and B
-//! has diagonal blocks of order 1 and 2.
+//! has diagonal blocks of order 1 and 2. A matrix that signs of columns make symmetric also takes L B Lᵀ.
 //!
 //! Larger systems are ordered by nested dissection of A + Aᵀ ([`order`]) and factorised by fronts on all
 //! threads ([`multifrontal`]), with pivots above a threshold. Their factors are the same on any number of
