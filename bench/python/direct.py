@@ -2,9 +2,9 @@
 
     python3 bench/python/direct.py target/release/examples/direct OUT.json [MATRIX …] [--spsolve]
 
-Collected matrices are read from the folder KRYLITH_DATA; without it only generated ones are run. With --spsolve,
-SciPy's spsolve runs once too. Needs SciPy, and petsc4py with MUMPS (Debian: python3-petsc4py, python3-scipy). Build
-the program first:
+Collected matrices are read from the folder KRYLITH_DATA; without it only generated ones are run. With
+--spsolve, SciPy's spsolve runs once too. Needs SciPy, and petsc4py with MUMPS (Debian: python3-petsc4py,
+python3-scipy). Build the program first:
 cargo build --release -p krylith-core --no-default-features --features lu --example direct
 """
 
@@ -38,12 +38,13 @@ def convection(n, speed=20.0):
     """Diffusion and upwind convection in a cube."""
     step = sp.diags([-np.ones(n - 1), np.ones(n)], [-1, 0])
     one = sp.eye(n)
-    x, y, z = (sp.kron(sp.kron(a, b), c) for a, b, c in ((step, one, one), (one, step, one), (one, one, step)))
+    along = ((step, one, one), (one, step, one), (one, one, step))
+    x, y, z = (sp.kron(sp.kron(a, b), c) for a, b, c in along)
     return laplace(n, n, n) + speed * (x + 2.0 * y + 0.5 * z)
 
 
 def helmholtz_real_form(n):
-    """The complex Helmholtz system of complex.py in real form: real and imaginary part of each unknown together."""
+    """The complex Helmholtz system of complex.py in real form, with the parts of an unknown together."""
     shift = 0.25 * np.array([[1.0, -0.1], [0.1, 1.0]])
     return sp.kron(laplace(n, n, n), sp.eye(2)) - sp.kron(sp.eye(n**3), shift)
 
@@ -202,7 +203,8 @@ def main():
             if "--spsolve" in sys.argv:
                 row["spsolve"] = run([*own, "--spsolve", file.name])
         results.append(row)
-        print(f"{name}: " + " | ".join(line(way, row[way]) for way in (*ways, "spsolve") if way in row), flush=True)
+        parts = [line(way, row[way]) for way in (*ways, "spsolve") if way in row]
+        print(f"{name}: " + " | ".join(parts), flush=True)
         pathlib.Path(target).write_text(json.dumps(results, indent=1) + "\n")
 
 

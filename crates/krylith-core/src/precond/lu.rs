@@ -25,6 +25,7 @@ mod pins;
 mod plan;
 mod separator;
 mod solve;
+mod symmetry;
 mod tree;
 
 use crate::interrupt;

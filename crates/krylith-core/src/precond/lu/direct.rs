@@ -2,9 +2,10 @@
 //!
 //! Small systems and matrices that fronts do not solve are left to [`Columns::factors`].
 
-use super::factors::{Columns, Diagonal, Factors, LEFT_SYMMETRIC, Work, fits, within};
+use super::factors::{Columns, Factors, LEFT_SYMMETRIC, Work, fits, within};
 use super::multifrontal::{Kind, Multifrontal};
 use super::plan::Plan;
+use super::symmetry::Diagonal;
 use crate::matching::Matching;
 use crate::matrix::Csr;
 use crate::{Error, Result};
