@@ -271,7 +271,7 @@ fn by_signs(n: usize, entries: &[(usize, usize, f64)], symmetric: bool, what: &s
     solves(&lu, &a, what);
     let b: Vec<f64> = (0..n).map(|i| random(8, i as u64)).collect();
     let (mut x, mut product) = (vec![0.0; n], vec![0.0; n]);
-    lu.apply_transpose(&crate::device::Cpu::new(n, 1), &b, &mut x).unwrap();
+    lu.apply_transpose(&crate::device::cpu::Cpu::new(n, 1), &b, &mut x).unwrap();
     entries.iter().for_each(|&(i, j, v)| product[j as usize] += v * x[i as usize]);
     assert!(product.iter().zip(&b).all(|(p, b)| (p - b).abs() < 1e-9), "{what}, transposed");
 }
