@@ -308,8 +308,8 @@ impl Columns {
     }
 
     /// Returns the factors as `Ok` if a solve with a random right-hand side leaves a residual of at most
-    /// `left` times its norm, else as `Err`. If A is nearly singular, rounding errors of a large x leave more.
-    /// So up to [`LEFT`], it suffices that no row leaves more than [`BACKWARD`] (|A| |x| + |b|).
+    /// `left` times its norm, else as `Err`. If A is nearly singular, rounding errors of a large x leave
+    /// more. So up to [`LEFT`], it suffices that no row leaves more than [`BACKWARD`] (|A| |x| + |b|).
     pub fn solving(
         &self,
         factors: Factors,
