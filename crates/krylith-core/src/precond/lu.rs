@@ -1,20 +1,34 @@
 //! Sparse direct factors: Q A Qᵀ = L Lᵀ if A is symmetric and positive definite, L B Lᵀ if it is symmetric,
 //! else P A Q = L U with partial pivoting. P and Q are permutations, L is lower and U upper triangular, and B
-//! has diagonal blocks of order 1 and 2.
+//! has diagonal blocks of order 1 and 2. A matrix that signs of columns make symmetric also takes L B Lᵀ.
 //!
-//! Columns are ordered by COLAMD (Davis, Gilbert, Larimore and Ng 2004), and symmetric systems by AMD
-//! (Amestoy, Davis and Duff 1996). The crate `faer` computes the factors on one thread, so the factors are
-//! the same on any number of threads. Fill is bounded before the factorisation begins. For L Lᵀ the fill is
-//! known. For L U it is at most that of a QR factorisation (George and Ng 1987), which may be several times
-//! the actual fill. Rows and columns with many entries form a border around the factors of the rest. The
-//! Krylov method around the factors corrects the rounding errors of a solve. An application reads L and U
-//! once, on the host.
+//! Larger systems are ordered by nested dissection of A + Aᵀ ([`order`]) and factorised by fronts on all
+//! threads ([`multifrontal`]), with pivots above a threshold. Their factors are the same on any number of
+//! threads. Small systems, and systems that such factors do not solve ([`direct`]), take the crate `faer` on
+//! one thread: columns are ordered by COLAMD (Davis, Gilbert, Larimore and Ng 2004), and symmetric systems by
+//! AMD (Amestoy, Davis and Duff 1996).
+//!
+//! Fill is bounded before the factorisation begins. It is known but for delayed pivots. For L U by `faer` it
+//! is at most that of a QR factorisation (George and Ng 1987), which may be several times the actual fill.
+//! Rows and columns with many entries form a border around the factors of the rest. The Krylov method around
+//! the factors corrects the rounding errors of a solve. An application reads L and U once, on the host.
 
 mod batch;
 mod border;
+mod direct;
+mod dissect;
 mod factors;
+mod front;
+mod indefinite;
 mod lanes;
+mod multifrontal;
+mod order;
 mod pins;
+mod plan;
+mod separator;
+mod solve;
+mod symmetry;
+mod tree;
 
 use crate::interrupt;
 use crate::matrix::Dense;
@@ -22,6 +36,7 @@ use crate::operator::{HostTerms, LinearOperator, TermValues, Terms, check_count,
 use crate::space::Space;
 use crate::{Error, Result};
 pub use batch::Batch;
+use direct::Made;
 use factors::{Columns, Factors, Work};
 use pins::pins;
 use std::cell::RefCell;
@@ -137,6 +152,14 @@ impl SparseLu {
         self.matrix.pin(&self.pinned);
         let old = std::mem::replace(&mut self.factors, Factors::None);
         if self.matrix.order() > 0 {
+            // Factors by fronts look for an interrupt themselves.
+            let (old, rows) = match self.matrix.direct(old, self.room, self.work.get_mut())? {
+                Made::Factors(factors) => {
+                    self.factors = factors;
+                    return Ok(());
+                }
+                Made::Not(old, rows) => (old, rows),
+            };
             // `faer` cannot be interrupted, so it factorises larger matrices on another thread. If this
             // thread stops waiting for it, there are no factors.
             let (matrix, mut work) = (std::mem::take(&mut self.matrix), self.work.take());
@@ -148,7 +171,7 @@ impl SparseLu {
             let small = self.assembly.places.iter().map(Vec::len).sum::<usize>() < AT_ONCE;
             let (matrix, work, made) = if small { make() } else { interrupt::apart("lu", make)? };
             (self.matrix, self.work) = (matrix, RefCell::new(work));
-            self.factors = made?;
+            self.factors = made.map_err(|e| name(e, &rows))?;
         }
         Ok(())
     }
@@ -169,10 +192,21 @@ impl SparseLu {
         self.factors.kind()
     }
 
-    /// Returns the number of numbers in the factors, including a border of dense rows and columns. For a
-    /// symmetric matrix this is the size of L, else the largest size that L and U can have with any pivots.
+    /// Returns the number of numbers in the factors, including a border of dense rows and columns. If
+    /// [`is_bound`](Self::is_bound), it is the largest size that L and U can have with any pivots.
     pub fn numbers(&self) -> usize {
         self.factors.numbers()
+    }
+
+    /// Returns true if the number of numbers in the factors is known only as a bound.
+    pub fn is_bound(&self) -> bool {
+        self.factors.is_bound()
+    }
+
+    /// Returns the rows that found no pivot above rounding errors, and were given one. The Krylov method
+    /// around the factors corrects what this changes.
+    pub fn weak_rows(&self) -> Vec<usize> {
+        self.factors.weak_rows()
     }
 
     /// Returns the bytes of this many numbers of factors.
@@ -184,6 +218,25 @@ impl SparseLu {
     pub fn stored(&self) -> usize {
         self.matrix.values.len()
     }
+}
+
+/// Adds the rows without a pivot to an error of singular factors.
+fn name(e: Error, rows: &[usize]) -> Error {
+    if rows.is_empty() || e.is_memory() || e.is_interrupt() {
+        return e;
+    }
+    Error::invalid(format!("{e}; no pivot was found in {}", listed(rows)))
+}
+
+/// Returns the numbers of some rows, in words.
+pub(crate) fn listed(rows: &[usize]) -> String {
+    let first: Vec<String> = rows.iter().take(5).map(usize::to_string).collect();
+    let more = if rows.len() > first.len() {
+        format!(" and {} more", rows.len() - first.len())
+    } else {
+        String::new()
+    };
+    format!("row {}{more}", first.join(", "))
 }
 
 impl<S: Space> LinearOperator<S> for SparseLu {
@@ -303,5 +356,7 @@ impl Assembly {
     }
 }
 
+#[cfg(test)]
+mod fronts_tests;
 #[cfg(test)]
 mod tests;

@@ -32,7 +32,7 @@ mod inner;
 mod invert;
 mod jacobi;
 #[cfg(feature = "lu")]
-mod lu;
+pub(crate) mod lu;
 pub(crate) mod multilevel;
 mod null_space;
 mod preconditioner;

@@ -2,6 +2,9 @@
 
 use super::SparseLu;
 use super::border::{self, Border, Split};
+use super::multifrontal::{Kind, Multifrontal};
+use super::solve::Vectors;
+use super::symmetry::Diagonal;
 use crate::interrupt::Bounds;
 use crate::{Error, Result};
 use faer::dyn_stack::{MemBuffer, MemStack, StackReq};
@@ -15,15 +18,14 @@ use faer::sparse::linalg::{LuError, SupernodalThreshold, qr};
 use faer::sparse::{SparseColMatRef, SymbolicSparseColMatRef};
 use faer::{Conj, MatMut, Par, Side};
 
-/// Largest difference of a_ij and a_ji, relative to the largest entries of their rows, at which they count as
-/// equal.
-const EQUAL: f64 = 1e-13;
 /// Largest residual of a solve with a random right-hand side, relative to it. If factors leave a larger
 /// residual, the system counts as singular.
 const LEFT: f64 = 0.5;
 /// Largest such residual for L B Lᵀ, whose pivots come only from within supernodes. If the residual is
 /// larger, L U replaces these factors.
-const LEFT_SYMMETRIC: f64 = 1e-6;
+pub(super) const LEFT_SYMMETRIC: f64 = 1e-6;
+/// Largest residual of a row, relative to its products and right-hand side, that counts as rounding errors.
+const BACKWARD: f64 = 1e-10;
 /// Number of operations per number of a factor above which `faer` builds supernodes, as a share of its
 /// default. Without supernodes, systems of 200 to 6,000 unknowns take three to five times as long on one
 /// core. Supernodes do not always pay: for an arrow matrix they take a thousand times as long.
@@ -39,12 +41,14 @@ pub(super) struct Work {
     pub whole: Vec<f64>,
     pub border: [Vec<f64>; 2],
     stack: MemBuffer,
+    fronts: Vectors,
 }
 
 impl Default for Work {
     fn default() -> Self {
         let stack = MemBuffer::new(StackReq::EMPTY);
-        Self { x: Vec::new(), whole: Vec::new(), border: Default::default(), stack }
+        let (border, fronts) = Default::default();
+        Self { x: Vec::new(), whole: Vec::new(), border, stack, fronts }
     }
 }
 
@@ -69,6 +73,8 @@ pub(super) enum Factors {
         numeric: NumericLu<usize, f64>,
         most: usize,
     },
+    /// Factors by fronts.
+    Fronts(Multifrontal),
     /// Factors of all but dense rows and columns, which form a border.
     Bordered {
         inner: Box<Factors>,
@@ -87,7 +93,7 @@ pub(super) struct Columns {
 impl Factors {
     fn solve_scratch(&self) -> StackReq {
         match self {
-            Factors::None => StackReq::EMPTY,
+            Factors::None | Factors::Fronts(_) => StackReq::EMPTY,
             Factors::Cholesky { symbolic, .. } | Factors::Symmetric { symbolic, .. } => {
                 symbolic.solve_in_place_scratch::<f64>(1, Par::Seq)
             }
@@ -107,9 +113,14 @@ impl Factors {
             Factors::Cholesky { .. } => "Cholesky",
             Factors::Symmetric { .. } => "LBLᵀ",
             Factors::Lu { .. } => "LU",
-            Factors::Bordered { inner, .. } => match **inner {
-                Factors::Cholesky { .. } => "bordered Cholesky",
-                Factors::Symmetric { .. } => "bordered LBLᵀ",
+            Factors::Fronts(fronts) => match fronts.kind {
+                Kind::Cholesky => "Cholesky",
+                Kind::Indefinite => "LBLᵀ",
+                Kind::Lu => "LU",
+            },
+            Factors::Bordered { inner, .. } => match inner.kind() {
+                "Cholesky" => "bordered Cholesky",
+                "LBLᵀ" => "bordered LBLᵀ",
                 _ => "bordered LU",
             },
         }
@@ -122,7 +133,24 @@ impl Factors {
             Factors::None => 0,
             Factors::Cholesky { values, .. } | Factors::Symmetric { values, .. } => values.len(),
             Factors::Lu { most, .. } => *most,
+            Factors::Fronts(fronts) => fronts.numbers(),
             Factors::Bordered { inner, border } => inner.numbers() + border.numbers(),
+        }
+    }
+
+    /// Returns true if the number of numbers is only a bound.
+    pub fn is_bound(&self) -> bool {
+        match self {
+            Factors::Bordered { inner, .. } => inner.is_bound(),
+            other => matches!(other, Factors::Lu { .. }),
+        }
+    }
+
+    /// Returns the rows that found no pivot and were given one; those within a border are not listed.
+    pub fn weak_rows(&self) -> Vec<usize> {
+        match self {
+            Factors::Fronts(fronts) => fronts.given_rows(),
+            _ => Vec::new(),
         }
     }
 
@@ -131,6 +159,7 @@ impl Factors {
         match self {
             Factors::Cholesky { .. } | Factors::Symmetric { .. } => 2 * self.numbers(),
             Factors::Bordered { inner, border } => inner.moved() + border.numbers(),
+            Factors::Fronts(fronts) => fronts.moved(),
             _ => self.numbers(),
         }
     }
@@ -143,12 +172,16 @@ impl Factors {
                 true => border.solve_transpose(inner, work),
             };
         }
+        if let Factors::Fronts(fronts) = self {
+            fronts.solve(transposed, &mut work.x, &mut work.fronts);
+            return Ok(());
+        }
         let n = work.x.len();
         let x = MatMut::from_column_major_slice_mut(&mut work.x, n, 1);
         let stack = MemStack::new(&mut work.stack);
         match self {
             Factors::None if n == 0 => {}
-            Factors::Bordered { .. } => {}
+            Factors::Bordered { .. } | Factors::Fronts(_) => {}
             Factors::None => {
                 return Err(Error::invalid(
                     "lu: the last values could not be factorised; set new values before the next solve",
@@ -198,45 +231,6 @@ impl Columns {
         x.iter().enumerate().for_each(|(j, x)| self.column(j).for_each(|(i, v)| r[i] -= v * x));
     }
 
-    /// Returns true if the diagonal of a symmetric matrix is positive; `None` if the matrix is not symmetric
-    /// or has a zero on the diagonal.
-    ///
-    /// a_ij and a_ji may differ by rounding errors, relative to the largest entries of their rows. If one of
-    /// them is that small, the other may be missing. Assembly of a matrix causes both.
-    fn symmetry(&self) -> Option<bool> {
-        let largest = |j: usize| self.column(j).fold(0.0, |m: f64, (_, v)| m.max(v.abs()));
-        let sizes: Vec<f64> = (0..self.order()).map(largest).collect();
-        let is_rounding = |i: usize, j: usize, v: f64| v.abs() <= EQUAL * sizes[i].min(sizes[j]);
-        // Columns are traversed in order. So if a_ij is the next entry in column j, a_ji is the next entry in
-        // column i.
-        let mut next = self.col_ptr.clone();
-        let step = |next: &mut [usize], j: usize, i: usize| {
-            let left = |next: &[usize]| next[j] < self.col_ptr[j + 1];
-            while left(next)
-                && self.rows[next[j]] < i
-                && is_rounding(self.rows[next[j]], j, self.values[next[j]])
-            {
-                next[j] += 1;
-            }
-            let (p, found) = (next[j], left(next) && self.rows[next[j]] == i);
-            next[j] += usize::from(found);
-            found.then(|| self.values[p])
-        };
-        let mut positive = true;
-        for j in 0..self.order() {
-            let own = step(&mut next, j, j).filter(|v| *v != 0.0)?;
-            positive &= own > 0.0;
-            for p in next[j]..self.col_ptr[j + 1] {
-                let (i, v) = (self.rows[p], self.values[p]);
-                let other = step(&mut next, i, j).unwrap_or(0.0);
-                if !is_rounding(i, j, v - other) {
-                    return None;
-                }
-            }
-        }
-        Some(positive)
-    }
-
     /// Factorises the values. Reuses the analysis of `old` factors if they are of the same kind, and
     /// allocates the workspace of a solve in `work`.
     pub fn factors(&self, old: Factors, room: Option<u64>, work: &mut Work) -> Result<Factors> {
@@ -244,21 +238,23 @@ impl Columns {
         let analysis = match old {
             Factors::Lu { symbolic, numeric, most } => {
                 let factors = self.lu(symbolic, numeric, most)?;
-                return self.solving(factors, LEFT, work)?.ok_or_else(|| self.singular());
+                return self.solving(factors, LEFT, work)?.map_err(|_| self.singular());
             }
             Factors::Symmetric { symbolic, .. } => Some((symbolic, false)),
             Factors::Cholesky { symbolic, .. } => Some((symbolic, true)),
             Factors::Bordered { inner, .. } => {
-                return self.bordered(*inner, room, work)?.ok_or_else(|| self.singular());
+                let factors = self.bordered(*inner, room, work, Self::factors)?;
+                return factors.ok_or_else(|| self.singular());
             }
-            Factors::None => None,
+            Factors::None | Factors::Fronts(_) => None,
         };
         if analysis.is_none()
-            && let Some(factors) = self.bordered(Factors::None, room, work)?
+            && let Some(factors) = self.bordered(Factors::None, room, work, Self::factors)?
         {
             return Ok(factors);
         }
-        if let Some(positive) = self.symmetry() {
+        if let Some(diagonal) = self.symmetry().filter(|d| *d != Diagonal::Zeros) {
+            let positive = diagonal == Diagonal::Positive;
             let (symbolic, definite) = match analysis {
                 Some((symbolic, definite)) => (symbolic, definite && positive),
                 None => (self.symmetric_analysis()?, positive),
@@ -268,10 +264,10 @@ impl Columns {
             let mut values = vec![0.0; symbolic.len_val()];
             if definite && self.cholesky(&symbolic, &mut values)? {
                 let factors = Factors::Cholesky { symbolic, values };
-                return self.solving(factors, LEFT, work)?.ok_or_else(|| self.singular());
+                return self.solving(factors, LEFT, work)?.map_err(|_| self.singular());
             }
             let factors = self.symmetric(symbolic, values)?;
-            if let Some(factors) = self.solving(factors, LEFT_SYMMETRIC, work)? {
+            if let Ok(factors) = self.solving(factors, LEFT_SYMMETRIC, work)? {
                 return Ok(factors);
             }
         }
@@ -282,15 +278,22 @@ impl Columns {
         fits("L and U of a sparse factorisation", most, room)?;
         is_soon(most, LESS)?;
         let factors = self.lu(symbolic, NumericLu::new(), most)?;
-        self.solving(factors, LEFT, work)?.ok_or_else(|| self.singular())
+        self.solving(factors, LEFT, work)?.map_err(|_| self.singular())
     }
 
     /// Returns factors of all but dense rows and columns; `None` if none are dense or the rest is singular.
-    fn bordered(&self, old: Factors, room: Option<u64>, work: &mut Work) -> Result<Option<Factors>> {
+    /// `make` factorises the rest.
+    pub fn bordered(
+        &self,
+        old: Factors,
+        room: Option<u64>,
+        work: &mut Work,
+        make: impl Fn(&Self, Factors, Option<u64>, &mut Work) -> Result<Factors>,
+    ) -> Result<Option<Factors>> {
         let Some(split) = border::dense(self).and_then(|outer| Split::new(self, outer)) else {
             return Ok(None);
         };
-        let inner = match split.inner.factors(old, room, work) {
+        let inner = match make(&split.inner, old, room, work) {
             Err(e) if e.is_memory() || e.is_interrupt() => return Err(e),
             Err(_) => return Ok(None),
             Ok(inner) => inner,
@@ -299,14 +302,20 @@ impl Columns {
             None => Ok(None),
             Some(border) => {
                 let factors = Factors::Bordered { inner: Box::new(inner), border: Box::new(border) };
-                self.solving(factors, LEFT_SYMMETRIC, work)
+                Ok(self.solving(factors, LEFT_SYMMETRIC, work)?.ok())
             }
         }
     }
 
-    /// Returns the factors if a solve with a random right-hand side leaves a residual of at most `left` times
-    /// its norm.
-    fn solving(&self, factors: Factors, left: f64, work: &mut Work) -> Result<Option<Factors>> {
+    /// Returns the factors as `Ok` if a solve with a random right-hand side leaves a residual of at most
+    /// `left` times its norm, else as `Err`. If A is nearly singular, rounding errors of a large x leave
+    /// more. So up to [`LEFT`], it suffices that no row leaves more than [`BACKWARD`] (|A| |x| + |b|).
+    pub fn solving(
+        &self,
+        factors: Factors,
+        left: f64,
+        work: &mut Work,
+    ) -> Result<std::result::Result<Factors, Factors>> {
         let n = self.order();
         let mut r: Vec<f64> = (0..n).map(|i| crate::space::random(1, i as u64)).collect();
         let norm = |v: &[f64]| v.iter().map(|v| v * v).sum::<f64>().sqrt();
@@ -316,7 +325,22 @@ impl Columns {
         work.x.extend_from_slice(&r);
         factors.solve(false, work)?;
         self.subtract_product(&work.x, &mut r);
-        Ok((norm(&r) <= left * all).then_some(factors))
+        let holds =
+            norm(&r) <= left * all || norm(&r) <= LEFT * all && self.backward(&work.x, &r) <= BACKWARD;
+        Ok(if holds { Ok(factors) } else { Err(factors) })
+    }
+
+    /// Returns the largest |r| / (|A| |x| + |b|) of a row, with b = A x + r (Oettli and Prager 1964).
+    fn backward(&self, x: &[f64], r: &[f64]) -> f64 {
+        let (mut sums, mut b) = (vec![0.0; x.len()], r.to_vec());
+        for (j, x) in x.iter().enumerate() {
+            for (i, v) in self.column(j) {
+                b[i] += v * x;
+                sums[i] += (v * x).abs();
+            }
+        }
+        let rows = r.iter().zip(sums.iter().zip(&b)).filter(|(r, _)| **r != 0.0);
+        rows.fold(0.0, |most: f64, (r, (sum, b))| most.max(r.abs() / (sum + b.abs())))
     }
 
     fn symmetric_analysis(&self) -> Result<SymbolicCholesky<usize>> {
@@ -425,7 +449,7 @@ impl Columns {
     }
 
     /// Returns the error for a singular matrix. It names a row or column of zeros if there is one.
-    fn singular(&self) -> Error {
+    pub fn singular(&self) -> Error {
         let n = self.order();
         let (mut row, mut column) = (vec![false; n], vec![false; n]);
         (0..n).for_each(|j| {
@@ -461,6 +485,11 @@ const LESS: f64 = 0.5;
 /// Returns an error, before the factorisation begins, if it would take longer than the time limit.
 fn is_soon(numbers: usize, share: f64) -> Result<()> {
     let seconds = SECONDS * share * numbers as f64 * (numbers as f64 / 1e7).max(1.0).powf(1.0 / 3.0);
+    within(seconds, numbers)
+}
+
+/// Returns an error if factors of so many numbers would take longer than the time limit.
+pub(super) fn within(seconds: f64, numbers: usize) -> Result<()> {
     match Bounds::here().seconds.filter(|most| seconds > *most) {
         None => Ok(()),
         Some(most) => Err(Error::invalid(format!(
@@ -472,7 +501,7 @@ fn is_soon(numbers: usize, share: f64) -> Result<()> {
     }
 }
 
-fn fits(what: &str, numbers: usize, room: Option<u64>) -> Result<()> {
+pub(super) fn fits(what: &str, numbers: usize, room: Option<u64>) -> Result<()> {
     let needed = SparseLu::bytes_of(numbers);
     match room.filter(|room| needed > *room) {
         None => Ok(()),

@@ -30,7 +30,7 @@ fn dense(terms: &Terms) -> Vec<f64> {
 }
 
 /// Solves A x = b by elimination with partial pivoting.
-fn solve(n: usize, mut a: Vec<f64>, mut b: Vec<f64>) -> Vec<f64> {
+pub(super) fn solve(n: usize, mut a: Vec<f64>, mut b: Vec<f64>) -> Vec<f64> {
     for k in 0..n {
         let pivot = (k..n).max_by(|&i, &j| a[i * n + k].abs().total_cmp(&a[j * n + k].abs())).unwrap();
         (0..n).for_each(|j| a.swap(k * n + j, pivot * n + j));
@@ -61,6 +61,18 @@ pub(super) fn hold(lu: &SparseLu, terms: &Terms, what: &str) {
     let size = expected.iter().fold(0.0f64, |m, v| m.max(v.abs()));
     for (x, y) in host.iter().zip(&expected) {
         assert!((x - y).abs() <= 1e-8 * size, "{what}: {x} instead of {y}, largest {size:e}");
+    }
+}
+
+/// Checks A x = b for a random b.
+pub(super) fn solves(lu: &SparseLu, a: &Csr, what: &str) {
+    let b: Vec<f64> = (0..a.rows()).map(|i| random(9, i as u64)).collect();
+    let mut x = vec![f64::NAN; b.len()];
+    lu.apply(&Cpu::new(b.len(), 1), &b, &mut x).unwrap();
+    for (i, b) in b.iter().enumerate() {
+        let (columns, values) = a.row(i);
+        let product: f64 = columns.iter().zip(values).map(|(j, v)| v * x[*j as usize]).sum();
+        assert!((product - b).abs() < 1e-9, "{what}: row {i} is {product} instead of {b}");
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{Boxed, PrecondInfo, Preconditioner};
 use crate::comm::agree;
 use crate::operator::{TermValues, Terms};
+use crate::precond::lu::listed;
 use crate::precond::{LuSpec, SparseLu};
 use crate::problem::LocalProblem;
 use crate::profile::{self, SetupPart};
@@ -41,14 +42,20 @@ pub(super) fn build<S: SolverSpace>(
     };
     let p = agree(space.comm(), made)?;
     let kind = p.kind();
-    let most = if kind == "LU" { "at most " } else { "" };
+    let most = if p.is_bound() { "at most " } else { "" };
     let set_up = seconds(start.elapsed().as_secs_f64());
+    let mut details =
+        vec![format!("{most}{} numbers in the factors, set up in {set_up}", count(p.numbers()))];
+    let weak = p.weak_rows();
+    if !weak.is_empty() {
+        details.push(format!("no pivot above rounding errors in {}", listed(&weak)));
+    }
     let info = PrecondInfo {
         name: "lu".into(),
         numbers: p.numbers() as f64,
         matrix: p.stored() as f64,
         text: format!("sparse direct factors ({kind})"),
-        details: vec![format!("{most}{} numbers in the factors, set up in {set_up}", count(p.numbers()))],
+        details,
         keeps_symmetry: true,
         ..PrecondInfo::default()
     };

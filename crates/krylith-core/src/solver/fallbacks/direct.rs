@@ -34,12 +34,15 @@ pub(crate) struct Costs {
 }
 
 // The constants were measured on one core for 2-D and 3-D grids, Stokes, Helmholtz and elasticity systems of
-// 400 to 160,000 unknowns. With the fill estimate below, predicted seconds of direct factors are right within
-// a factor of two.
-/// Seconds of a direct factorisation per entry of L, and per unknown.
-const FACTOR: [f64; 2] = [25e-9, 0.3e-6];
+// 400 to 160,000 unknowns. Those of direct factors are from bench/runs/2026-11-28-cpu-direct.
+/// Seconds of a direct factorisation per entry of L, per cube of a separator and per unknown.
+const FACTOR: [f64; 3] = [17e-9, 0.5e-9, 1.4e-6];
+/// Seconds per unknown to dissect a graph, where that pays: more nodes or larger cubes of separators than
+/// these.
+const DISSECT: f64 = 4.6e-6;
+const DISSECTED: [f64; 2] = [50_000.0, 4e7];
 /// Cost of L and U with pivoting, as a multiple of the cost of L alone.
-const PIVOTS: f64 = 3.0;
+const PIVOTS: f64 = 1.6;
 /// Seconds of incomplete factorisation per entry, and of cutting subdomains per block.
 const INCOMPLETE: [f64; 2] = [50e-9, 200e-9];
 /// Seconds of one iteration per entry.
@@ -87,9 +90,7 @@ impl Costs {
             true => (GPU[0], GPU[1]),
         };
         let graph = Levels::of(terms, symmetric);
-        let numbers = graph.fill(terms.block_rows()) * (order * order) as f64;
-        let pivots = if symmetric { 1.0 } else { PIVOTS };
-        let direct = FACTOR[0] * numbers * pivots + FACTOR[1] * local.unknowns as f64;
+        let direct = graph.seconds(terms.block_rows(), order as f64, symmetric);
         let levels = graph.parts.iter().map(|part| part.levels).max().unwrap_or(0);
         Self { direct, incomplete, iteration, on_gpu, others: others(terms), levels, one_sided: 0.0 }
     }
@@ -136,10 +137,10 @@ struct Part {
 }
 
 impl Part {
-    /// Estimates Σ (separator size)². A long part counts as a row of square parts.
-    fn separators(&self) -> f64 {
+    /// Estimates Σ (separator size)^`power`. A long part counts as a row of square parts.
+    fn separators(&self, power: i32) -> f64 {
         let width = self.width as f64;
-        width * width * (self.levels as f64 / width).max(1.0)
+        width.powi(power) * (self.levels as f64 / width).max(1.0)
     }
 }
 
@@ -165,9 +166,19 @@ impl Levels {
     /// where w is the size of that separator. The factors of these terms are fitted to measurements.
     fn fill(&self, rows: usize) -> f64 {
         let n = rows as f64;
-        let parts: f64 = self.parts.iter().map(|part| part.separators()).sum();
+        let parts: f64 = self.parts.iter().map(|part| part.separators(2)).sum();
         let widest = self.parts.iter().map(|part| part.width).max().unwrap_or(1) as f64;
         3.0 * n * (1.0 + widest).log2() + 12.0 * parts + n * self.dense as f64
+    }
+
+    /// Estimates the seconds of factors of `rows` rows of blocks of this order.
+    fn seconds(&self, rows: usize, order: f64, symmetric: bool) -> f64 {
+        let nodes = rows as f64;
+        let cubes: f64 = self.parts.iter().map(|part| part.separators(3)).sum::<f64>() * order.powi(3);
+        let pivots = if symmetric { 1.0 } else { PIVOTS };
+        let factors = pivots * (FACTOR[0] * self.fill(rows) * order * order + FACTOR[1] * cubes);
+        let dissect = if nodes > DISSECTED[0] || cubes > DISSECTED[1] { DISSECT } else { 0.0 };
+        factors + FACTOR[2] * nodes * order + dissect * nodes
     }
 }
 
@@ -325,6 +336,17 @@ mod tests {
         for symmetric in [true, false] {
             let levels = Levels::of(&Terms::csr(&arrow).unwrap(), symmetric);
             assert_eq!(levels.dense, 1);
+        }
+    }
+
+    /// Compares the estimate with processor seconds of bench/runs/2026-11-28-cpu-direct.
+    #[test]
+    fn seconds_are_what_factors_took_within_a_factor_of_two() {
+        for (shape, seconds) in [([16, 16, 16], 0.016), ([40, 40, 40], 1.742), ([700, 700, 1], 4.526)] {
+            let terms = grid(shape, 1);
+            let levels = Levels::of(&Terms::csr(&terms).unwrap(), true);
+            let ratio = levels.seconds(terms.rows(), 1.0, true) / seconds;
+            assert!((0.5..2.0).contains(&ratio), "{shape:?}: {ratio}");
         }
     }
 

@@ -1,0 +1,170 @@
+//! Elimination orders of A + Aᵀ: nested dissection beside minimum degree, and the one with less work.
+//!
+//! Unknowns with the same neighbours, such as those of one node of a mesh, are one vertex of the graph. So
+//! are the two unknowns of a pivot of order 2.
+
+use super::dissect::{self, Graph};
+use super::factors::Columns as Matrix;
+use super::tree::{Columns, Tree};
+use crate::Result;
+use crate::interrupt::Limits;
+
+/// Graphs of more vertices than this are not ordered by minimum degree.
+const MANY: usize = 50_000;
+/// Graphs of fewer vertices than this are not dissected.
+const FEW: usize = 300;
+
+/// Operations by minimum degree below which nothing is dissected, because that takes longer than it saves.
+const CHEAP: f64 = 2e8;
+
+/// The pattern of A + Aᵀ with its diagonal; rows ascend.
+pub(super) struct Pattern {
+    ptr: Vec<usize>,
+    col: Vec<u32>,
+}
+
+impl Pattern {
+    /// Builds the pattern of a matrix whose row i stands at position `row_place[i]`, or of the matrix as it
+    /// is if there is no such list.
+    pub fn new(a: &Matrix, row_place: Option<&[u32]>) -> Self {
+        let n = a.order();
+        // Each column as the row of the transposed matrix, and each row.
+        let at = |i: usize| row_place.map_or(i as u32, |place| place[i]);
+        let mut row_ptr = vec![0usize; n + 1];
+        a.rows.iter().for_each(|&i| row_ptr[at(i) as usize + 1] += 1);
+        (0..n).for_each(|i| row_ptr[i + 1] += row_ptr[i]);
+        let (mut next, mut by_rows) = (row_ptr.clone(), vec![0u32; a.rows.len()]);
+        for j in 0..n {
+            for &i in &a.rows[a.col_ptr[j]..a.col_ptr[j + 1]] {
+                let i = at(i) as usize;
+                by_rows[next[i]] = j as u32;
+                next[i] += 1;
+            }
+        }
+        let mut pattern = Self { ptr: Vec::with_capacity(n + 1), col: Vec::with_capacity(a.rows.len() + n) };
+        pattern.ptr.push(0);
+        let mut column = Vec::new();
+        for j in 0..n {
+            column.clear();
+            column.extend(a.rows[a.col_ptr[j]..a.col_ptr[j + 1]].iter().map(|&i| at(i)));
+            if row_place.is_some() {
+                column.sort_unstable();
+            }
+            let row = &by_rows[row_ptr[j]..row_ptr[j + 1]];
+            let begin = pattern.col.len();
+            let (mut c, mut r, mut own) = (column.iter().peekable(), row.iter().peekable(), Some(j as u32));
+            loop {
+                let least = [c.peek().map(|v| **v), r.peek().map(|v| **v), own].into_iter().flatten().min();
+                let Some(i) = least else { break };
+                pattern.col.push(i);
+                c.next_if(|v| **v == i);
+                r.next_if(|v| **v == i);
+                own = own.filter(|v| *v != i);
+            }
+            debug_assert!(pattern.col[begin..].is_sorted());
+            pattern.ptr.push(pattern.col.len());
+        }
+        pattern
+    }
+
+    pub fn len(&self) -> usize {
+        self.ptr.len() - 1
+    }
+
+    pub fn row(&self, i: u32) -> &[u32] {
+        &self.col[self.ptr[i as usize]..self.ptr[i as usize + 1]]
+    }
+
+    /// Returns the vertex of each unknown, and the number of vertices. Unknowns with the same row are one
+    /// vertex, and so are unknowns with the same number in `pairs`.
+    fn vertices(&self, pairs: &[[u32; 2]]) -> (Vec<u32>, usize) {
+        const NONE: u32 = u32::MAX;
+        let n = self.len();
+        let mix = |i: u32| u64::from(i).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+        let hash: Vec<u64> =
+            (0..n as u32).map(|i| self.row(i).iter().fold(0u64, |h, &j| h.wrapping_add(mix(j)))).collect();
+        let mut leader = vec![NONE; n];
+        for i in 0..n as u32 {
+            if leader[i as usize] != NONE {
+                continue;
+            }
+            leader[i as usize] = i;
+            for &j in self.row(i).iter().filter(|&&j| j > i) {
+                let alike = hash[j as usize] == hash[i as usize] && leader[j as usize] == NONE;
+                if alike && self.row(j) == self.row(i) {
+                    leader[j as usize] = i;
+                }
+            }
+        }
+        if !pairs.is_empty() {
+            let root = |leader: &[u32], mut i: u32| {
+                while leader[i as usize] != i {
+                    i = leader[i as usize];
+                }
+                i
+            };
+            for &[i, j] in pairs {
+                let (a, b) = (root(&leader, i), root(&leader, j));
+                leader[a.max(b) as usize] = a.min(b);
+            }
+            (0..n as u32).for_each(|i| leader[i as usize] = root(&leader, i));
+        }
+        let (mut vertex, mut count) = (vec![NONE; n], 0);
+        for i in 0..n {
+            if leader[i] as usize == i {
+                vertex[i] = count;
+                count += 1;
+            } else {
+                vertex[i] = vertex[leader[i] as usize];
+            }
+        }
+        (vertex, count as usize)
+    }
+
+    /// Returns the graph of the vertices.
+    fn graph(&self, vertex: &[u32], members: &[Vec<u32>]) -> Graph {
+        let mut graph = Graph { ptr: vec![0], ..Default::default() };
+        let mut seen = vec![u32::MAX; members.len()];
+        for (v, own) in members.iter().enumerate() {
+            seen[v] = v as u32;
+            for &i in own {
+                for &j in self.row(i) {
+                    let u = vertex[j as usize];
+                    if std::mem::replace(&mut seen[u as usize], v as u32) != v as u32 {
+                        graph.adj.push(u);
+                    }
+                }
+            }
+            graph.ptr.push(graph.adj.len() as u32);
+            graph.size.push(own.len() as u32);
+        }
+        graph
+    }
+}
+
+/// Returns the fronts of an order with little work.
+///
+/// # Errors
+/// Out of memory; the limits of the caller's work are reached.
+pub(super) fn tree(pattern: &Pattern, pairs: &[[u32; 2]], limits: Option<&Limits>) -> Result<Tree> {
+    let (vertex, count) = pattern.vertices(pairs);
+    let mut members = vec![Vec::new(); count];
+    vertex.iter().enumerate().for_each(|(i, &v)| members[v as usize].push(i as u32));
+    let graph = pattern.graph(&vertex, &members);
+    let expanded = |order: Vec<u32>| {
+        let unknowns = order.iter().flat_map(|&v| members[v as usize].iter().copied()).collect();
+        Columns::new(pattern, unknowns)
+    };
+    let degree = if count <= MANY { Some(expanded(dissect::minimum_degree(&graph)?)) } else { None };
+    let columns = match degree {
+        Some(columns) if count < FEW || columns.cost().operations < CHEAP => columns,
+        degree => {
+            let dissected = expanded(dissect::order(graph, limits)?);
+            match degree {
+                Some(degree) if degree.cost().operations < dissected.cost().operations => degree,
+                _ => dissected,
+            }
+        }
+    };
+    Ok(columns.tree(pattern))
+}
