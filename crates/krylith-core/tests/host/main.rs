@@ -29,6 +29,7 @@ mod partition;
 mod partitioner;
 mod plain;
 mod random_systems;
+mod recognised;
 mod rows;
 mod schwarz;
 mod share;
