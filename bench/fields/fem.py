@@ -52,8 +52,8 @@ def vector_field(space, m, u):
     where = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../crates/krylith-py/python/krylith/_fields.py")
     text = open(where, encoding="utf-8").read()
     # The helper needs no extension module, which this process may lack.
-    text = text.replace("from krylith import _native\n", "").replace("from krylith._errors import InvalidInput", "InvalidInput = ValueError")
-    text = text.replace("_native.System", "Any")
+    lines = [line for line in text.splitlines() if not line.startswith("from krylith")]
+    text = "\n".join(lines).replace("_native.System", "Any").replace("InvalidInput", "ValueError")
     spec = importlib.util.spec_from_loader("fields", loader=None)
     helper = importlib.util.module_from_spec(spec)
     exec(compile(text, where, "exec"), helper.__dict__)

@@ -44,6 +44,9 @@ pub fn rows(system: &System) -> Result<Vec<Row>> {
     }
     let plan = Plan::of(&problem, &diagnosis, &system.solver)
         .map_err(|e| Failure::from(e).within(&format!("{}: [solver]", system.label)))?;
+    if let Some(found) = &plan.recognised {
+        rows.push(("recognised", vec![found.clone()]));
+    }
     rows.push(("", vec![String::new()]));
     rows.push(("a solve", attempts(system, &diagnosis, &plan)));
     rows.push(("memory", memory(&plan)));

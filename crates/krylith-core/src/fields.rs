@@ -169,11 +169,32 @@ impl Field {
     }
 }
 
+/// Kinds of coupled systems that are recognised from the matrix alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Coupled {
+    /// A saddle point whose first block is close to its diagonal, such as fluxes and pressures.
+    Flux,
+    /// Any other saddle point, such as velocities or displacements and pressures.
+    Viscous,
+    /// Cells of a pressure and transported unknowns.
+    Cells,
+}
+
+/// What the matrix alone has shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Recognised {
+    pub kind: Coupled,
+    /// The fields in words.
+    pub text: String,
+}
+
 /// The fields of a system, checked, and the matrices that the caller named.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fields {
     fields: Vec<Field>,
     matrices: Matrices,
+    /// Set if the fields were not given but found in the matrix.
+    recognised: Option<Recognised>,
 }
 
 /// Matrices by their names in small letters, with the names that the caller wrote.
@@ -290,8 +311,23 @@ impl Fields {
                 count(n)
             )));
         }
-        self.fields = fields;
+        (self.fields, self.recognised) = (fields, None);
         Ok(())
+    }
+
+    /// Sets fields that were found in the matrix.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
+    pub fn recognise(&mut self, fields: Vec<Field>, found: Recognised, n: usize) -> Result<()> {
+        self.set(fields, n)?;
+        self.recognised = Some(found);
+        Ok(())
+    }
+
+    /// Returns what was found in the matrix, if the fields come from there.
+    pub fn recognised(&self) -> Option<&Recognised> {
+        self.recognised.as_ref()
     }
 
     /// Sets the fields of a distributed system of `n` unknowns. Each of this rank's own unknowns, `own`, must
@@ -329,7 +365,7 @@ impl Fields {
         if let Some(first) = without.min().filter(|_| !fields.is_empty()) {
             return Err(Error::invalid(format!("unknown {first} of this rank belongs to no field")));
         }
-        self.fields = fields;
+        (self.fields, self.recognised) = (fields, None);
         Ok(())
     }
 
@@ -380,7 +416,7 @@ impl Fields {
 
     /// Returns the same fields with matrices of their own.
     pub fn apart(&self) -> Self {
-        Self { fields: self.fields.clone(), matrices: self.matrices.apart() }
+        Self { matrices: self.matrices.apart(), ..self.clone() }
     }
 
     /// Returns the field that a part of a split names: one field, or several joined with `+`. A group keeps
@@ -423,7 +459,7 @@ impl Fields {
             fields.push(Field { unknowns: (start..end).collect(), ..field });
             start = end;
         }
-        Ok(Self { fields, matrices: self.matrices.clone() })
+        Ok(Self { fields, matrices: self.matrices.clone(), recognised: None })
     }
 }
 

@@ -172,6 +172,7 @@ impl<S: SolverSpace> Rank<S> {
         let [matching, unmatched] = fallbacks::matching_choice(local, options, &diagnosis, &fallbacks)?;
         choices.extend(unmatched);
         choices.extend(fallbacks::first_choice(&fallbacks[0], open));
+        choices.extend(fallbacks::recognised(local));
         let solution = Solution {
             x: Vec::new(),
             history: History::with_capacity(0),

@@ -34,6 +34,7 @@ mod null_space;
 mod parts;
 mod plan;
 mod queue;
+mod recognise;
 mod refine;
 mod request;
 mod rows;
@@ -79,8 +80,7 @@ use device::Choice;
 use functions::Given;
 use rayon::prelude::*;
 use rows::Rows;
-use std::sync::Arc;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use watch::Run;
 use workers::WorkerGroup;
@@ -333,7 +333,7 @@ impl<'a> Solver<'a> {
         let stop = options.stop_of(problem.unknowns());
         let _ = profile::take(); // discard the times of a failed set-up
         let mut workers = WorkerGroup::new(&problem, &options, waiting)?;
-        let (problem, dropped) = workers.first(|| zeros::without(problem, &options))?;
+        let (problem, dropped) = workers.first(|| recognise::prepared(problem, &options))?;
         let trial = device::trial(&problem, &options);
         let solution = engines(&problem, &options, &mut workers)?;
         tracing::info!(device = %solution.device.reason, names = ?solution.device.names, "device");

@@ -42,6 +42,8 @@ pub struct Plan {
     pub matching: bool,
     /// The remark about stored zeros, if they are dropped.
     pub dropped: Option<String>,
+    /// The coupled system that the matrix shows, in words; `None` if none is recognised or it is not used.
+    pub recognised: Option<String>,
     /// The attempts, made in this order until one converges.
     pub attempts: Vec<PlannedAttempt>,
 }
@@ -75,8 +77,8 @@ pub struct PlannedAttempt {
 }
 
 impl Plan {
-    /// Returns the plan of [`Solver::new`](super::Solver::new) on one rank. This takes the time of up to two
-    /// matrix-vector products on the host.
+    /// Returns the plan of [`Solver::new`](super::Solver::new) on one rank. This takes the time of up to
+    /// fifteen matrix-vector products on the host.
     ///
     /// # Errors
     /// Options that contradict each other; a device that was requested and is missing; a distributed problem.
@@ -121,7 +123,10 @@ impl Plan {
         reason: String,
     ) -> Result<Self> {
         // Plan for the pattern without stored zeros, which the solver drops.
-        let (less, dropped) = super::zeros::without(Problem::from(problem), options)?;
+        let (less, dropped) = match place.kind {
+            "cpu" => super::recognise::prepared(Problem::from(problem), options),
+            _ => super::zeros::without(Problem::from(problem), options),
+        }?;
         let own = dropped.is_some().then(|| less.diagnosis()).transpose()?;
         let diagnosis = own.as_ref().unwrap_or(diagnosis);
         let local = less.part_of_one();
@@ -162,6 +167,7 @@ impl Plan {
             equilibrate,
             matching,
             dropped: dropped.map(|dropped| dropped.note),
+            recognised: local.fields.recognised().map(|found| found.text.clone()),
             attempts: planned.collect(),
         })
     }

@@ -181,7 +181,8 @@ impl Solver<'_> {
         let Stop { rtol, max_iters, .. } = self.stop;
         let plain_target = self.solution.target.max(rtol);
         let who = self.carriers(b)?;
-        let fields = self.options.precond_or_auto().names_fields();
+        let recognised = self.problem.fields.recognised().is_some();
+        let fields = recognised || self.options.precond_or_auto().names_fields();
         if rows.scaled.is_none() {
             rows.scaled = Some(if fields { Scaled::Same } else { Scaled::of(self)? });
         }

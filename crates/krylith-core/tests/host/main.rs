@@ -30,6 +30,7 @@ mod partition;
 mod partitioner;
 mod plain;
 mod random_systems;
+mod recognised;
 mod rows;
 mod schwarz;
 mod share;

@@ -84,6 +84,7 @@ impl System {
             longest_row: seen.longest_row,
             alone: local.comm.size() == 1 && local.numbers.is_none(),
             on_gpu: seen.costs.on_gpu,
+            coupled: local.fields.recognised().map(|found| found.kind),
             tiles: seen.tiles,
             costs: seen.costs,
         }
@@ -131,6 +132,12 @@ pub(crate) fn matching_choice(
     } else {
         Ok([None, None])
     }
+}
+
+/// Returns the event that tells which coupled system the matrix shows.
+pub(crate) fn recognised(local: &LocalProblem) -> Option<Event> {
+    let found = local.fields.recognised()?;
+    Some(Event::new(EventKind::Choice, None, format!("recognised {}", found.text)))
 }
 
 /// Returns the event that explains an unusual first attempt. `open` is true if the user named no method.
@@ -326,6 +333,8 @@ fn scales(
     let uneven = open && options.equilibrate.is_none() && seen.spread > UNEVEN;
     let equilibrate = options.equilibrate.unwrap_or(false);
     match precond {
+        // Preconditioners of fields take rows as they are.
+        _ if open && precond.names_fields() => (false, false),
         // AMG interpolation assumes that constants are smooth, which scaling destroys.
         PrecondSpec::Amg(_) if open => {
             let matching = matching && choice == MatchingChoice::On;

@@ -6,6 +6,7 @@
 
 use super::Attempt;
 use super::direct::Costs;
+use crate::fields::Coupled;
 use crate::method::MethodName::{self, Bicgstab, Cg, Gmres};
 use crate::precond::PrecondSpec;
 use crate::solver::watch::Budget;
@@ -31,6 +32,8 @@ pub(super) struct System {
     pub alone: bool,
     /// True on a GPU, where direct factors are computed on the host and multigrid levels on the GPU.
     pub on_gpu: bool,
+    /// The coupled system that the matrix shows, if its fields are known.
+    pub coupled: Option<Coupled>,
     /// True if tiles of the grid replace subdomains.
     pub tiles: bool,
     pub costs: Costs,
@@ -54,16 +57,34 @@ pub(super) const DIRECT: &str = "lu:most=40000000";
 /// Direct factors as the last resort, with a limit that keeps the factorisation to some minutes.
 const LAST_DIRECT: &str = "lu:most=500000000";
 
+/// Recognised saddle points. With fluxes, the inverse diagonal of the first block approximates its inverse,
+/// and the Schur complement is a Laplacian. With viscous blocks, the diagonal of that approximation is close
+/// to that of a mass matrix. Least-squares commutators withstand contrasts and convection.
+const FLUX: &str = "split(u: chebyshev(jacobi), p: amg; schur=upper, S=selfp)";
+const VISCOUS: &str = "split(u: amg, p: jacobi; schur=upper, S=selfp)";
+const COMMUTED: &str = "split(u: amg, p: amg; schur=upper, S=lsc)";
+/// Recognised cells of a pressure and transported unknowns.
+const CELLS: &str = "cpr(p: amg) then ildu";
+
+/// Direct factors after them: no other attempt is likely to do better.
+const COUPLED_DIRECT: &str = "lu:most=100000000";
+
 /// Attempts from cheap to strong. Direct factors come first if they take no longer than incomplete factors
 /// and some iterations. Otherwise they follow an attempt that takes longer than they would. An iteration of
 /// CG is half the work of one of BiCGSTAB. BiCGSTAB with ILDU(0) of subdomains solves all ten matrices of the
 /// test collection, while GMRES(30) stagnates on two. Direct factors use BiCGSTAB too, because it applies
 /// them once where GMRES applies them twice. In later attempts more fill helps most, and long restarts are
 /// the most robust.
-pub(super) const RULES: [Rule; 27] = [
+pub(super) const RULES: [Rule; 33] = [
     rule(|s| s.symmetric && s.is_dominant(), "jacobi", Cg, 30, |_| Budget::until(NEEDED[0])),
     rule(|s| !s.symmetric && s.is_dominant(), "jacobi", Bicgstab, 30, |_| Budget::until(NEEDED[0])),
+    rule(System::is_tried_before_direct, "ildu", Bicgstab, 30, System::until_direct),
     rule(System::is_direct_first, DIRECT, Bicgstab, 30, usual),
+    rule(|s| s.coupled == Some(Coupled::Flux), FLUX, Gmres, 100, System::until_split),
+    rule(|s| s.coupled == Some(Coupled::Viscous), VISCOUS, Gmres, 100, System::until_split),
+    rule(|s| s.coupled == Some(Coupled::Viscous), COMMUTED, Gmres, 100, System::until_split),
+    rule(|s| s.coupled == Some(Coupled::Cells), CELLS, Gmres, 100, System::until_split),
+    rule(|s| s.coupled.is_some() && s.has_direct(), COUPLED_DIRECT, Bicgstab, 30, usual),
     rule(|s| s.symmetric && s.is_quick(), "jacobi", Cg, 30, at_once),
     rule(|s| !s.symmetric && s.is_quick(), "jacobi", Bicgstab, 30, at_once),
     rule(|s| s.is_large(), "amg", Cg, 30, cycles),
@@ -186,6 +207,15 @@ const COARSE_BY_JACOBI: [f64; 2] = [350.0, 100.0];
 /// trial.
 const UNKNOWN: f64 = 100.0;
 
+/// Iterations of a trial of incomplete factors before direct factors, and the largest share of their time
+/// that it may take.
+const TRIAL: (usize, f64) = (8, 0.35);
+
+/// Time of a preconditioner of fields in iterations of CG with incomplete factors: of set-up and solve, and
+/// of one iteration. Measured on one core: 120 to 270 and 3 to 6, for Stokes, Biot and Darcy systems of
+/// 20,000 to 110,000 unknowns.
+const SPLIT: [f64; 2] = [150.0, 4.0];
+
 /// The attempts before direct factors share an iteration limit: this multiple of the iterations that fit in
 /// the estimated time of the factors.
 const TIMES_AS_LONG: f64 = 10.0;
@@ -252,10 +282,29 @@ impl System {
 
     fn is_direct_first(&self) -> bool {
         let Costs { direct, incomplete, .. } = self.costs;
-        let needed =
-            NEEDED[usize::from(self.weak)] * self.iteration(if self.symmetric { Cg } else { Bicgstab });
-        let soon = direct <= incomplete + needed && !self.is_diffusion();
+        let limit = match self.coupled {
+            Some(_) => SPLIT[0] * self.iteration(Cg),
+            None => {
+                let method = if self.symmetric { Cg } else { Bicgstab };
+                incomplete + NEEDED[usize::from(self.weak)] * self.iteration(method)
+            }
+        };
+        let soon = direct <= limit && !self.is_diffusion();
         self.has_direct() && self.unknowns >= SMALL[usize::from(self.weak)] && soon
+    }
+
+    /// Returns true if incomplete factors and a few iterations of BiCGSTAB cost little beside direct factors
+    /// that would come first, for nodes of several unknowns. If reactions dominate, few iterations suffice.
+    fn is_tried_before_direct(&self) -> bool {
+        let Costs { direct, incomplete, .. } = self.costs;
+        let suits = self.blocks && !self.symmetric && !self.has_weak_diagonal && !self.stages && !self.on_gpu;
+        let trial = incomplete + TRIAL.0 as f64 * self.iteration(Bicgstab);
+        suits && self.is_direct_first() && trial <= TRIAL.1 * direct
+    }
+
+    /// Returns the budget of this attempt: half of the time of direct factors.
+    fn until_direct(&self) -> Budget {
+        Budget::of(TRIAL.0, (0.5 * self.direct_iterations(Bicgstab)).max(TRIAL.0 as f64))
     }
 
     fn is_direct_second(&self) -> bool {
@@ -272,6 +321,12 @@ impl System {
     /// The first number is for set-up and one solve, the second is an upper bound for one further solve.
     pub(super) fn iterations_of(&self, precond: &PrecondSpec, first: &Attempt) -> Option<[f64; 2]> {
         let method = if first.method.is_cg() { Cg } else { Bicgstab };
+        if self.coupled.is_some() && first.precond.names_fields() {
+            // Multigrid for all unknowns together does not repay itself.
+            let is_direct = matches!(precond, PrecondSpec::Lu(_)) && self.has_direct();
+            let all = self.direct_iterations(Cg) / SPLIT[1];
+            return (is_direct && all.is_finite()).then_some([all, AGAIN[0] * all]);
+        }
         let by_jacobi = !self.on_gpu && matches!(first.precond, PrecondSpec::Jacobi { .. });
         let [all, again] = match precond {
             PrecondSpec::Lu(_) if !self.on_gpu && self.has_direct() => {
@@ -301,6 +356,12 @@ impl System {
     /// Returns the estimated seconds of an iteration with incomplete factors.
     fn iteration(&self, method: MethodName) -> f64 {
         if method == Bicgstab { 2.0 * self.costs.iteration } else { self.costs.iteration }
+    }
+
+    /// Returns the budget of a preconditioner of fields, which is the estimated time of direct factors.
+    fn until_split(&self) -> Budget {
+        let direct = if self.has_direct() { self.direct_iterations(Cg) / SPLIT[1] } else { f64::INFINITY };
+        Budget::of(40, direct.clamp(100.0, 400.0))
     }
 
     /// Returns the number of iterations that take as long as direct factors.

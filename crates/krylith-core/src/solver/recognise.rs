@@ -1,0 +1,112 @@
+//! Recognises coupled systems from the matrix alone, on one rank and the host, in the time of about ten
+//! products.
+//!
+//! Found fields are added to the problem, so that the rules of `auto` can name them. Nothing is looked for if
+//! the user named a preconditioner or fields, for sums of terms, for several ranks, or on a GPU.
+
+mod cells;
+mod nodes;
+mod ritz;
+mod saddle;
+
+use super::device::{self, Choice};
+use super::zeros::{self, Dropped};
+use crate::Result;
+use crate::fields::{Field, Recognised};
+use crate::matrix::{Arrays, Bsr};
+use crate::method::MethodName;
+use crate::options::Options;
+use crate::precond::PrecondSpec;
+use crate::problem::Problem;
+use std::sync::Arc;
+
+/// Smaller systems are solved at once by any attempt.
+const LEAST: usize = 1000;
+
+/// Drops stored zeros, and adds the fields of a coupled system to the problem if `auto` may use them.
+/// Collective.
+///
+/// # Errors
+/// A rank that has ended or failed; a device that is missing.
+pub(super) fn prepared<'a>(
+    problem: Problem<'a>,
+    options: &Options,
+) -> Result<(Problem<'a>, Option<Dropped<'a>>)> {
+    let (problem, dropped) = zeros::without(problem, options)?;
+    let Some(found) = of(&problem, options)? else { return Ok((problem, dropped)) };
+    let mut fields = (*problem.fields).clone();
+    fields.recognise(found.0, found.1, problem.unknowns)?;
+    Ok((Problem { fields: Arc::new(fields), ..problem }, dropped))
+}
+
+/// Returns the fields of a coupled system, and what it is; `None` if it is not recognised or `auto` may not
+/// use it.
+fn of(problem: &Problem, options: &Options) -> Result<Option<(Vec<Field>, Recognised)>> {
+    let open = *options.precond_or_auto() == PrecondSpec::Auto
+        && !options.method.is_some_and(MethodName::needs_symmetry)
+        && problem.fields.all().is_empty();
+    let alone = problem.comm.size() == 1 && problem.numbers.is_none() && problem.terms.halo.is_none();
+    let [(c, a)] = &problem.terms.terms[..] else { return Ok(None) };
+    let plain = problem.terms.stages() == 1 && c[(0, 0)] == 1.0 && !a.storage().is_on_device_alone();
+    if !open || !alone || !plain || problem.unknowns < LEAST {
+        return Ok(None);
+    }
+    // The compositions were measured on CPUs only.
+    if !matches!(device::choose(problem, options)?, Choice::Cpu { .. }) {
+        return Ok(None);
+    }
+    let a = ScalarRows::of(a);
+    let Some(diagonal) = a.diagonal() else { return Ok(None) };
+    Ok(saddle::find(&a, &diagonal).or_else(|| cells::find(&a)))
+}
+
+/// A matrix in point blocks, row by row.
+struct ScalarRows<'a> {
+    a: Arrays<'a>,
+    block: usize,
+    rows: usize,
+}
+
+impl<'a> ScalarRows<'a> {
+    fn of(a: &'a Bsr) -> Self {
+        Self { a: Arrays::of(a), block: a.block(), rows: a.block_rows() * a.block() }
+    }
+
+    /// Returns columns and values of the nonzero entries of a row.
+    #[inline]
+    fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> {
+        let (b, r) = (self.block, i % self.block);
+        let entries = self.a.row(i / b).flat_map(move |p| {
+            let values = &self.a.values[p * b * b + r * b..p * b * b + (r + 1) * b];
+            let first = self.a.col[p] as usize * b;
+            values.iter().enumerate().map(move |(c, v)| (first + c, *v))
+        });
+        entries.filter(|(_, v)| *v != 0.0)
+    }
+
+    /// Returns the diagonal; `None` if a row is empty or a value is not finite.
+    fn diagonal(&self) -> Option<Vec<f64>> {
+        use rayon::prelude::*;
+        let of = |i: usize| {
+            let (mut diagonal, mut sum) = (0.0, 0.0);
+            for (j, v) in self.row(i) {
+                diagonal += if j == i { v } else { 0.0 };
+                sum += v.abs();
+            }
+            (sum > 0.0 && sum.is_finite()).then_some(diagonal)
+        };
+        (0..self.rows).into_par_iter().with_min_len(1024).map(of).collect()
+    }
+
+    /// Marks the rows that have only a diagonal entry.
+    fn alone(&self) -> Vec<bool> {
+        (0..self.rows).map(|i| self.row(i).all(|(j, _)| j == i)).collect()
+    }
+
+    /// Returns A x in the rows that `of` selects, and zero in others.
+    fn times(&self, of: &[bool], x: &[f64]) -> Vec<f64> {
+        use rayon::prelude::*;
+        let row = |i: usize| if of[i] { self.row(i).map(|(j, v)| v * x[j]).sum() } else { 0.0 };
+        (0..self.rows).into_par_iter().with_min_len(1024).map(row).collect()
+    }
+}

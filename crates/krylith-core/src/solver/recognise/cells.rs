@@ -1,0 +1,148 @@
+//! Finds the pressure of cells whose other unknowns are transported.
+//!
+//! A transported unknown couples to the cells downstream only. A pressure couples in both directions, and
+//! after the other unknowns of its cell are eliminated, its row sums nearly vanish.
+
+use super::ScalarRows;
+use super::nodes::{self, Nodes};
+use crate::fields::{Coupled, Field, Recognised};
+use crate::text::count;
+
+/// Smallest share of couplings in both directions of a pressure, and the largest of a transported unknown.
+const BOTH: [f64; 2] = [0.95, 0.5];
+/// Smallest mean ratio of the sum of entries off the diagonal to that on it, for an elliptic pressure.
+const ELLIPTIC: f64 = 0.9;
+/// Number of cells that are looked at.
+const SAMPLE: usize = 500;
+/// Numbers of unknowns of a cell.
+const SIZES: [usize; 3] = [4, 3, 2];
+/// Smallest share of nonzero entries in the blocks of cells. Transported unknowns couple in one direction.
+const FULL: f64 = 0.6;
+
+/// The cells of a matrix.
+struct Cells<'a> {
+    a: &'a ScalarRows<'a>,
+    /// Unknowns, cell by cell.
+    unknowns: Vec<u32>,
+    /// For each unknown its place in `unknowns`.
+    place: Vec<u32>,
+    block: usize,
+}
+
+/// Returns the field `p` of pressures and a field for each other unknown of a cell.
+pub(super) fn find(a: &ScalarRows) -> Option<(Vec<Field>, Recognised)> {
+    if looks_symmetric(a) {
+        return None;
+    }
+    let cells = Cells::of(a)?;
+    let (b, count_of) = (cells.block, a.rows / cells.block);
+    let sample = || (0..count_of).step_by((count_of / SAMPLE).max(1));
+    let (mut all, mut both) = (vec![0usize; b], vec![0usize; b]);
+    for i in sample() {
+        for (j, block) in cells.blocks(i).iter().filter(|(j, _)| *j != i) {
+            let back = cells.blocks(*j).into_iter().find(|(k, _)| *k == i);
+            for c in 0..b {
+                let has = |block: &[f64]| (0..b).any(|r| block[r * b + c] != 0.0);
+                let pair = [has(block), back.as_ref().is_some_and(|(_, block)| has(block))];
+                all[c] += usize::from(pair[0] || pair[1]);
+                both[c] += usize::from(pair[0] && pair[1]);
+            }
+        }
+    }
+    let share = |c: usize| both[c] as f64 / all[c].max(1) as f64;
+    let pressure = (0..b).find(|&c| share(c) >= BOTH[0])?;
+    if (0..b).any(|c| c != pressure && share(c) > BOTH[1]) {
+        return None;
+    }
+    let mut sum = 0.0;
+    for i in sample() {
+        sum += elliptic(&cells.blocks(i), b, i, pressure)?.min(1.0);
+    }
+    if sum < ELLIPTIC * sample().count() as f64 {
+        return None;
+    }
+    let field = |name: &str, c: usize| {
+        Field::new(name, cells.unknowns.iter().skip(c).step_by(b).copied().collect::<Vec<_>>())
+    };
+    let others = (0..b).filter(|c| *c != pressure).zip(1..);
+    let mut fields = vec![field("p", pressure)];
+    fields.extend(others.map(|(c, k)| field(&format!("s{k}"), c)));
+    let text = format!(
+        "{} cells of {b} unknowns: unknown {pressure} of each is a pressure, which couples in both directions, and \
+         the others are transported",
+        count(count_of)
+    );
+    Some((fields, Recognised { kind: Coupled::Cells, text }))
+}
+
+/// Returns true if mirrored entries are equal in a sample of rows.
+fn looks_symmetric(a: &ScalarRows) -> bool {
+    let entry = |i: usize, j: usize| a.row(i).find(|(k, _)| *k == j).map_or(0.0, |(_, v)| v);
+    let mut sample = (0..a.rows).step_by((a.rows / SAMPLE).max(1));
+    sample.all(|i| a.row(i).all(|(j, v)| entry(j, i) == v))
+}
+
+impl<'a> Cells<'a> {
+    /// Takes the point blocks of the matrix as cells, or finds cells by their pattern.
+    fn of(a: &'a ScalarRows<'a>) -> Option<Self> {
+        let (unknowns, block) = match a.block {
+            1 => {
+                let Nodes { unknowns, block, .. } =
+                    nodes::find(a, &vec![true; a.rows], &a.alone(), &SIZES, FULL);
+                (unknowns, block)
+            }
+            block => ((0..a.rows as u32).collect(), block),
+        };
+        let suits = SIZES.contains(&block) && unknowns.len() == a.rows;
+        let mut place = vec![0; a.rows];
+        unknowns.iter().zip(0..).for_each(|(&i, k)| place[i as usize] = k);
+        suits.then_some(Self { a, unknowns, place, block })
+    }
+
+    /// Returns the blocks of a cell's rows, each with its cell.
+    fn blocks(&self, cell: usize) -> Vec<(usize, Vec<f64>)> {
+        let b = self.block;
+        let mut blocks: Vec<(usize, Vec<f64>)> = Vec::with_capacity(8);
+        for (r, &i) in self.unknowns[cell * b..(cell + 1) * b].iter().enumerate() {
+            for (j, v) in self.a.row(i as usize) {
+                let (k, c) = (self.place[j] as usize / b, self.place[j] as usize % b);
+                let at = blocks.iter().position(|(other, _)| *other == k).unwrap_or_else(|| {
+                    blocks.push((k, vec![0.0; b * b]));
+                    blocks.len() - 1
+                });
+                blocks[at].1[r * b + c] += v;
+            }
+        }
+        blocks
+    }
+}
+
+/// Returns the sum of entries off the diagonal over that on it, for the pressure of a cell, after the other
+/// unknowns of the cell are eliminated. `None` if they cannot be.
+fn elliptic(blocks: &[(usize, Vec<f64>)], b: usize, cell: usize, pressure: usize) -> Option<f64> {
+    let (_, own) = blocks.iter().find(|(k, _)| *k == cell)?;
+    // Weights w of the rows with wᵀ D = eₚᵀ, by elimination with pivots of Dᵀ w = eₚ.
+    let row = |c: usize| (0..b).map(|r| own[r * b + c]).chain([f64::from(u8::from(c == pressure))]).collect();
+    let mut rows: Vec<Vec<f64>> = (0..b).map(row).collect();
+    for k in 0..b {
+        let pivot = (k..b).max_by(|&i, &j| rows[i][k].abs().total_cmp(&rows[j][k].abs()))?;
+        rows.swap(k, pivot);
+        if rows[k][k] == 0.0 {
+            return None;
+        }
+        let (head, tail) = rows.split_at_mut(k + 1);
+        for row in tail {
+            let factor = row[k] / head[k][k];
+            row.iter_mut().zip(&head[k]).for_each(|(v, u)| *v -= factor * u);
+        }
+    }
+    let mut w = vec![0.0; b];
+    for k in (0..b).rev() {
+        let known: f64 = (k + 1..b).map(|c| rows[k][c] * w[c]).sum();
+        w[k] = (rows[k][b] - known) / rows[k][k];
+    }
+    let others = blocks.iter().filter(|(k, _)| *k != cell);
+    let coupling = |block: &[f64]| (0..b).map(|r| w[r] * block[r * b + pressure]).sum::<f64>().abs();
+    let sum: f64 = others.map(|(_, block)| coupling(block)).sum();
+    sum.is_finite().then_some(sum)
+}

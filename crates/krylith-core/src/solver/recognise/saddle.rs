@@ -1,0 +1,111 @@
+//! Finds saddle points [[A, B], [C, −D]]: the constraints, and what their Schur complement resembles.
+//!
+//! The rows of the constraints are those with a zero diagonal entry, or with one of the sign opposite to that
+//! of most. In the first case D has to be zero; in the second the matrix has to be symmetric, A not
+//! indefinite and D positive semidefinite, as far as a few Lanczos steps show.
+
+use super::nodes::{self, Nodes};
+use super::{ScalarRows, ritz};
+use crate::fields::{Coupled, Field, Recognised};
+use crate::text::count;
+
+/// Largest share of constraints, and smallest.
+const SHARE: [f64; 2] = [0.6, 1e-3];
+/// Numbers of components of a velocity that are tried.
+const COMPONENTS: [usize; 2] = [3, 2];
+/// Smallest share of nonzero entries in the blocks of its nodes. Some entries cancel: it is 0.93 to 0.98 for
+/// P2–P1 elements, and below 0.7 for other numbers of components.
+const FULL: f64 = 0.8;
+/// Smallest eigenvalue of the block A, scaled by its diagonal, from which the inverse diagonal is taken to
+/// approximate A⁻¹. After eight Lanczos steps it is 0.5 for fluxes of RT0 elements, whatever the contrast,
+/// and below 0.1 for viscous blocks and displacements of 20,000 to 110,000 unknowns.
+const CLOSE: f64 = 0.2;
+/// Negative Ritz values up to this magnitude are rounding errors.
+const ROUNDING: f64 = 1e-8;
+/// Largest sum of a row of B that counts as zero, as a share of its magnitudes.
+const ZERO_SUM: f64 = 1e-10;
+
+/// Returns the fields `u` and `p` of a saddle point.
+pub(super) fn find(a: &ScalarRows, diagonal: &[f64]) -> Option<(Vec<Field>, Recognised)> {
+    let n = a.rows;
+    let positive = diagonal.iter().filter(|d| **d > 0.0).count();
+    let negative = diagonal.iter().filter(|d| **d < 0.0).count();
+    let sign = if positive >= negative { 1.0 } else { -1.0 };
+    let others = n - positive.max(negative);
+    if (others as f64) < SHARE[1] * n as f64 || others as f64 > SHARE[0] * n as f64 {
+        return None;
+    }
+    let constraint: Vec<bool> = diagonal.iter().map(|d| sign * d <= 0.0).collect();
+    let is_zero = constraint.iter().zip(diagonal).all(|(c, d)| !c || *d == 0.0);
+    let first: Vec<bool> = constraint.iter().map(|c| !c).collect();
+    if !couples(a, &constraint, is_zero) {
+        return None;
+    }
+    if !is_zero && !ritz::is_symmetric(a, &vec![true; n]) {
+        return None;
+    }
+    let symmetric = !is_zero || ritz::is_symmetric(a, &first);
+    let least = if symmetric { ritz::smallest(a, &first, diagonal, sign) } else { 0.0 };
+    if least < -ROUNDING || !is_zero && ritz::smallest(a, &constraint, diagonal, -sign) < -ROUNDING {
+        return None;
+    }
+    let Nodes { unknowns, block, apart, alternate } = nodes::find(a, &first, &a.alone(), &COMPONENTS, FULL);
+    let mut p: Vec<u32> = (0..n as u32).filter(|&i| constraint[i as usize]).collect();
+    let (others, own) = (p.len(), unknowns.len());
+    p.extend(apart);
+    p.sort_unstable();
+    let is_close = least >= CLOSE;
+    let mut text = format!(
+        "a saddle point: {} unknowns u, and {} constraints p with a {} diagonal block",
+        count(own),
+        count(others),
+        if is_zero { "zero" } else { "semidefinite" }
+    );
+    if block > 1 {
+        let order = if alternate { "alternate" } else { "follow one another" };
+        text += &format!("; u has nodes of {block} components, which {order}");
+    }
+    text += match is_close {
+        true => "; the block of u is close to its diagonal, so the Schur complement resembles a Laplacian",
+        false if symmetric => "; the block of u is elliptic, so the Schur complement resembles a mass matrix",
+        false => "; the block of u is not symmetric",
+    };
+    if others == p.len() && has_constant(a, &constraint, is_zero) {
+        text += "; constants of p are in the null space";
+    }
+    let kind = if is_close { Coupled::Flux } else { Coupled::Viscous };
+    let fields = vec![Field::new("u", unknowns).in_blocks(block), Field::new("p", p)];
+    Some((fields, Recognised { kind, text }))
+}
+
+/// Returns true if every constraint has an entry in a row and a column of another field. If `is_zero`,
+/// constraints must not couple to each other.
+fn couples(a: &ScalarRows, constraint: &[bool], is_zero: bool) -> bool {
+    let mut has_column = vec![false; constraint.len()];
+    for i in 0..constraint.len() {
+        let mut has_row = false;
+        for (j, _) in a.row(i) {
+            match (constraint[i], constraint[j]) {
+                (true, true) if is_zero => return false,
+                (true, false) => has_row = true,
+                (false, true) => has_column[j] = true,
+                _ => {}
+            }
+        }
+        if constraint[i] && !has_row {
+            return false;
+        }
+    }
+    constraint.iter().zip(&has_column).all(|(c, has)| !c || *has)
+}
+
+/// Returns true if A times the vector that is 1 on the constraints is zero.
+fn has_constant(a: &ScalarRows, constraint: &[bool], is_zero: bool) -> bool {
+    (0..a.rows).filter(|&i| !(is_zero && constraint[i])).all(|i| {
+        let (sum, all) = a
+            .row(i)
+            .filter(|(j, _)| constraint[*j])
+            .fold((0.0, 0.0), |(sum, all): (f64, f64), (_, v)| (sum + v, all + v.abs()));
+        sum.abs() <= ZERO_SUM * all
+    })
+}

@@ -1,0 +1,343 @@
+//! Coupled systems that `auto` recognises from the matrix alone: the fields that it finds, and the attempts
+//! that use them. Each field is checked against the generator's own, and each x against its own residual.
+
+use crate::conformance::fields::staggered_stokes;
+use krylith_core::matrix::{Csr, Dense, KroneckerSum};
+use krylith_core::solver::Plan;
+use krylith_core::{Field, Options, Problem, Solver};
+
+/// A system with the unknowns of its constraints or pressures.
+struct Coupled {
+    a: Csr,
+    pressures: Vec<u32>,
+}
+
+fn options(text: &str) -> Options {
+    format!("device=cpu threads=1 rtol=1e-8 {text}").parse().unwrap()
+}
+
+fn coupled(n: usize, entries: &[(u32, u32, f64)], pressures: impl IntoIterator<Item = usize>) -> Coupled {
+    let a = Csr::from_triplets(n, n, entries).unwrap();
+    Coupled { a, pressures: pressures.into_iter().map(|i| i as u32).collect() }
+}
+
+/// Darcy flow by lowest-order Raviart–Thomas elements on m³ bricks, with a permeability of contrast 10⁴:
+/// fluxes on the faces normal to x, y and z, without those on the walls, then pressures.
+fn darcy(m: usize) -> Coupled {
+    let counts = [(m + 1) * m * m, (m - 1) * m * m, (m - 1) * m * m];
+    let fluxes: usize = counts.iter().sum();
+    let face = |d: usize, cell: [usize; 3], side: usize| {
+        let mut at = cell;
+        at[d] += side;
+        if d > 0 {
+            if at[d] == 0 || at[d] == m {
+                return None;
+            }
+            at[d] -= 1;
+        }
+        let mut sizes = [m; 3];
+        sizes[d] = if d == 0 { m + 1 } else { m - 1 };
+        let place = at[0] + sizes[0] * (at[1] + sizes[1] * at[2]);
+        Some((counts[..d].iter().sum::<usize>() + place) as u32)
+    };
+    let mut entries = Vec::new();
+    for k in 0..m * m * m {
+        let cell = [k % m, k / m % m, k / (m * m)];
+        let resistance = 10f64.powf(2.0 + 2.0 * (k as f64 * 0.7).sin());
+        let p = (fluxes + k) as u32;
+        for d in 0..3 {
+            let faces = [face(d, cell, 0), face(d, cell, 1)];
+            for (s, from) in faces.iter().enumerate() {
+                let Some(from) = *from else { continue };
+                let out = if s == 0 { -1.0 } else { 1.0 };
+                entries.extend([(p, from, -out), (from, p, -out)]);
+                for (t, to) in faces.iter().enumerate() {
+                    let share = if s == t { 1.0 / 3.0 } else { 1.0 / 6.0 };
+                    entries.extend(to.map(|to| (from, to, resistance * share)));
+                }
+            }
+        }
+    }
+    coupled(fluxes + m * m * m, &entries, fluxes..fluxes + m * m * m)
+}
+
+/// Slow flow or displacement in the plane: bilinear elements with d = 2 components on (2m + 1)² nodes, whose
+/// first column is fixed as rows of the identity, and bilinear pressures on every second node. The pressure
+/// block is −`storage` times its mass matrix. Nodes alternate, or one component follows the other.
+fn elements(m: usize, storage: f64, alternate: bool) -> Coupled {
+    let (fine, coarse) = (2 * m + 1, m + 1);
+    let (nodes, pressures) = (fine * fine, coarse * coarse);
+    let u = |node: usize, c: usize| (if alternate { 2 * node + c } else { c * nodes + node }) as u32;
+    let is_fixed = |node: usize| node % fine == 0;
+    // Pressures at a fine node, by bilinear interpolation.
+    let around = |node: usize| -> Vec<(u32, f64)> {
+        let of =
+            |x: usize| if x % 2 == 0 { vec![(x / 2, 1.0)] } else { vec![(x / 2, 0.5), (x / 2 + 1, 0.5)] };
+        let (x, y) = (of(node % fine), of(node / fine));
+        let pairs = x.iter().flat_map(|(i, a)| y.iter().map(move |(j, b)| (i + coarse * j, a * b)));
+        pairs.map(|(k, w)| ((2 * nodes + k) as u32, w)).collect()
+    };
+    let gauss = [0.5 - 0.5 / 3f64.sqrt(), 0.5 + 0.5 / 3f64.sqrt()];
+    let mut entries = Vec::new();
+    for cell in 0..4 * m * m {
+        let first = cell % (2 * m) + fine * (cell / (2 * m));
+        let corners = [first, first + 1, first + fine, first + fine + 1];
+        for (x, y) in gauss.iter().flat_map(|x| gauss.map(|y| (*x, y))) {
+            let value = [(1.0 - x) * (1.0 - y), x * (1.0 - y), (1.0 - x) * y, x * y];
+            let slope = [[y - 1.0, x - 1.0], [1.0 - y, -x], [-y, 1.0 - x], [y, x]];
+            for (i, a) in corners.iter().enumerate() {
+                for (j, b) in corners.iter().enumerate() {
+                    // 2 ε(u) : ε(v), and −q div u.
+                    let laplace = slope[i][0] * slope[j][0] + slope[i][1] * slope[j][1];
+                    for (c, d) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+                        let v = slope[i][d] * slope[j][c] + if c == d { laplace } else { 0.0 };
+                        if !is_fixed(*a) && !is_fixed(*b) {
+                            entries.push((u(*a, c), u(*b, d), 0.25 * v));
+                        }
+                    }
+                    for (p, w) in around(*b) {
+                        for c in (0..2).filter(|_| !is_fixed(*a)) {
+                            let v = -0.25 * slope[i][c] * value[j] * w / (2 * m) as f64;
+                            entries.extend([(u(*a, c), p, v), (p, u(*a, c), v)]);
+                        }
+                        let area = 0.25 / (4 * m * m) as f64;
+                        for (q, of_q) in around(*a).into_iter().filter(|_| storage > 0.0) {
+                            entries.push((q, p, -storage * area * value[i] * value[j] * w * of_q));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    let fixed = (0..nodes).filter(|&node| is_fixed(node));
+    entries.extend(fixed.flat_map(|node| [0, 1].map(|c| (u(node, c), u(node, c), 1.0))));
+    coupled(2 * nodes + pressures, &entries, 2 * nodes..2 * nodes + pressures)
+}
+
+/// A step of two incompressible phases on m³ cells, upwinded along x, with unknowns p, s in each cell. Rows
+/// are the balances of both phases.
+fn two_phases(m: usize) -> Coupled {
+    let n = m * m * m;
+    let mut entries = Vec::new();
+    for k in 0..n {
+        let cell = [k % m, k / m % m, k / (m * m)];
+        let s = 0.3 + 0.3 * (k as f64 * 0.37).sin().abs();
+        let mut add = |row: usize, phase: usize, column: usize, unknown: usize, v: f64| {
+            entries.push(((2 * row + phase) as u32, (2 * column + unknown) as u32, v));
+        };
+        for phase in 0..2 {
+            let (mobility, slope) =
+                if phase == 0 { (s * s, 2.0 * s) } else { ((1.0 - s) * (1.0 - s), 2.0 * s - 2.0) };
+            for (d, step) in [1, m, m * m].into_iter().enumerate().filter(|(d, _)| cell[*d] + 1 < m) {
+                let through = 10f64.powf(2.0 * ((k * (d + 2)) as f64 * 0.11).sin());
+                for (row, sign) in [(k, 1.0), (k + step, -1.0)] {
+                    add(row, phase, k, 0, sign * through * mobility);
+                    add(row, phase, k + step, 0, -sign * through * mobility);
+                    add(row, phase, k, 1, sign * through * slope * 0.2);
+                }
+            }
+            add(k, phase, k, 1, if phase == 0 { 1.0 } else { -1.0 });
+            if k % m == m - 1 {
+                add(k, phase, k, 0, 1.0);
+            }
+        }
+    }
+    coupled(2 * n, &entries, (0..n).map(|k| 2 * k))
+}
+
+/// A Laplacian on m² nodes, minus a multiple of the identity that varies.
+fn grid(m: usize, shift: impl Fn(usize) -> f64) -> Csr {
+    let entries = (0..m * m).flat_map(|i| {
+        let sides = [(i % m > 0, i.wrapping_sub(1)), (i % m + 1 < m, i + 1), (i >= m, i.wrapping_sub(m))];
+        let sides = sides.into_iter().chain([(i + m < m * m, i + m)]).filter(|(inside, _)| *inside);
+        let others = sides.map(move |(_, j)| (i as u32, j as u32, -1.0)).collect::<Vec<_>>();
+        std::iter::once((i as u32, i as u32, 4.0 - shift(i))).chain(others)
+    });
+    Csr::from_triplets(m * m, m * m, &entries.collect::<Vec<_>>()).unwrap()
+}
+
+/// Returns the fields that a solver has found.
+fn found(a: &Csr, block: usize) -> Vec<Field> {
+    let problem = Problem::csr_in_blocks(a, Some(block)).unwrap();
+    Solver::new(problem, &options("")).unwrap().problem().fields().to_vec()
+}
+
+/// Asserts that these are the fields of a saddle point, and returns them.
+fn assert_saddle(a: &Csr, pressures: &[u32]) -> Vec<Field> {
+    let fields = found(a, 1);
+    assert_eq!(fields.iter().map(Field::name).collect::<Vec<_>>(), ["u", "p"]);
+    let mut wanted = pressures.to_vec();
+    wanted.sort_unstable();
+    assert_eq!(fields[1].unknowns(), wanted);
+    assert_eq!(fields[0].unknowns().len() + wanted.len(), a.rows());
+    fields
+}
+
+/// Returns a permutation that mixes everything: a multiplication by a number prime to n.
+fn mixed(n: usize) -> Vec<u32> {
+    let step = (7919..).find(|step| gcd(*step, n) == 1).unwrap();
+    (0..n).map(|i| (i * step % n) as u32).collect()
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Returns A x.
+fn times(a: &Csr, x: &[f64]) -> Vec<f64> {
+    (0..a.rows()).map(|i| a.row(i).0.iter().zip(a.row(i).1).map(|(&j, v)| v * x[j as usize]).sum()).collect()
+}
+
+/// Solves with the attempt of the plan that names the fields, and returns its iterations.
+fn solved(a: &Csr, block: usize, precond: &str, most: usize) {
+    let problem = || Problem::csr_in_blocks(a, Some(block)).unwrap();
+    let plan = Plan::of(&problem(), &problem().diagnosis().unwrap(), &options("")).unwrap();
+    let names: Vec<String> = plan.attempts.iter().map(|attempt| attempt.precond.to_string()).collect();
+    assert!(names.iter().any(|name| name == precond), "{precond} is not in {names:?}");
+    let problem = problem().with_fields(found(a, block)).unwrap();
+    let mut solver =
+        Solver::new(problem, &options(&format!("precond={precond} method=gmres:restart=100"))).unwrap();
+    let wanted: Vec<f64> = (0..a.rows()).map(|i| (i as f64 * 0.31).sin()).collect();
+    let b = times(a, &wanted);
+    let mut x = vec![0.0; a.rows()];
+    let solution = solver.solve(&b, &mut x).unwrap();
+    let (converged, iterations) = (solution.converged(), solution.history.iterations);
+    assert!(converged && iterations <= most, "{precond}: {iterations} iterations");
+    assert!(residual(a, &b, &x) <= 1.01e-8, "{precond}");
+}
+
+fn residual(a: &Csr, b: &[f64], x: &[f64]) -> f64 {
+    let norm = |v: &mut dyn Iterator<Item = f64>| v.map(|v| v * v).sum::<f64>().sqrt();
+    norm(&mut times(a, x).iter().zip(b).map(|(ax, b)| b - ax)) / norm(&mut b.iter().copied())
+}
+
+const FLUX: &str = "split(u: chebyshev(jacobi), p: amg; schur=upper, S=selfp)";
+const VISCOUS: &str = "split(u: amg, p: jacobi; schur=upper, S=selfp)";
+
+#[test]
+fn fluxes_and_pressures_are_found_in_any_order() {
+    let Coupled { a, pressures } = darcy(9);
+    assert_eq!(assert_saddle(&a, &pressures)[0].block(), 1);
+    let new = mixed(a.rows());
+    let moved: Vec<u32> = pressures.iter().map(|&p| new[p as usize]).collect();
+    assert_saddle(&a.permute(&new).unwrap(), &moved);
+}
+
+#[test]
+fn nodes_of_velocities_are_found_in_both_orders() {
+    for (storage, alternate) in [(0.0, true), (0.0, false), (1.0, true), (1.0, false)] {
+        let Coupled { a, pressures } = elements(12, storage, alternate);
+        let fields = assert_saddle(&a, &pressures);
+        assert_eq!(fields[0].block(), 2, "storage {storage}, alternate {alternate}");
+        let nodes = pressures[0] / 2;
+        let second = if alternate { 1 } else { nodes };
+        assert_eq!(fields[0].unknowns()[..2], [0, second]);
+        let new = mixed(a.rows());
+        let moved: Vec<u32> = pressures.iter().map(|&p| new[p as usize]).collect();
+        assert_saddle(&a.permute(&new).unwrap(), &moved);
+    }
+}
+
+#[test]
+fn signs_of_rows_do_not_matter() {
+    let Coupled { a, pressures } = elements(12, 0.0, true);
+    let turned: Vec<(u32, u32, f64)> = (0..a.rows())
+        .flat_map(|i| a.row(i).0.iter().zip(a.row(i).1).map(move |(&j, &v)| (i as u32, j, v)))
+        .map(|(i, j, v)| (i, j, if i >= pressures[0] { -v } else { v }))
+        .collect();
+    let turned = Csr::from_triplets(a.rows(), a.rows(), &turned).unwrap();
+    assert_saddle(&turned, &pressures);
+    solved(&turned, 1, VISCOUS, 99);
+}
+
+#[test]
+fn what_is_no_coupled_system_has_no_fields() {
+    let laplace = grid(40, |_| 0.0);
+    // Of a Helmholtz kind: the diagonal has both signs, and each block has eigenvalues of both.
+    let waves = grid(40, |i| if i % 3 == 0 { 4.5 } else { 2.5 });
+    // Zero diagonal entries whose rows couple to each other.
+    let ring: Vec<_> = (0..1600).flat_map(|i| [(i, (i + 1) % 1600, 1.0), (i, (i + 7) % 1600, 0.5)]).collect();
+    let ring = Csr::from_triplets(1600, 1600, &ring).unwrap();
+    for a in [laplace, waves, ring] {
+        assert!(found(&a, 1).is_empty());
+    }
+    let Coupled { a, .. } = elements(12, 0.0, true);
+    // An empty row.
+    let last = a.rows() - 1;
+    let entries: Vec<(u32, u32, f64)> = (0..last)
+        .flat_map(|i| a.row(i).0.iter().zip(a.row(i).1).map(move |(&j, &v)| (i as u32, j, v)))
+        .filter(|(_, j, _)| (*j as usize) < last)
+        .collect();
+    assert!(found(&Csr::from_triplets(last + 1, last + 1, &entries).unwrap(), 1).is_empty());
+    // A Kronecker sum of it.
+    let block = krylith_core::matrix::Bsr::from_csr(&a, 1).unwrap();
+    let sum = KroneckerSum::new(Dense::identity(2), Dense::identity(2), 0.1, block.clone(), block).unwrap();
+    let solver = Solver::new(&sum, &options("")).unwrap();
+    assert!(solver.problem().fields().is_empty());
+}
+
+#[test]
+fn cells_have_a_pressure() {
+    let Coupled { a, pressures } = two_phases(9);
+    let fields = found(&a, 2);
+    assert_eq!(fields.iter().map(Field::name).collect::<Vec<_>>(), ["p", "s1"]);
+    assert_eq!(fields[0].unknowns(), pressures);
+    solved(&a, 2, "cpr(p: amg) then ildu", 30);
+    // Both unknowns of a reaction and diffusion couple in both directions.
+    let laplace = grid(30, |_| 0.0);
+    let mut entries = Vec::new();
+    for i in 0..laplace.rows() {
+        for (&j, &v) in laplace.row(i).0.iter().zip(laplace.row(i).1) {
+            entries.extend([0, 1].map(|c| (2 * i as u32 + c, 2 * j + c, v)));
+        }
+        entries.extend([(2 * i as u32, 2 * i as u32 + 1, 0.5), (2 * i as u32 + 1, 2 * i as u32, -0.5)]);
+    }
+    assert!(found(&Csr::from_triplets(1800, 1800, &entries).unwrap(), 2).is_empty());
+}
+
+#[test]
+fn attempts_of_auto_take_few_iterations() {
+    solved(&darcy(9).a, 1, FLUX, 30);
+    for alternate in [true, false] {
+        solved(&elements(16, 0.0, alternate).a, 1, VISCOUS, 99);
+        solved(&elements(16, 1.0, alternate).a, 1, VISCOUS, 99);
+    }
+    let staggered = staggered_stokes(32).0;
+    solved(&staggered.terms().terms()[0].1.to_csr(), 1, VISCOUS, 99);
+}
+
+#[test]
+fn auto_uses_them_and_says_so() {
+    let a = darcy(12).a;
+    let b = times(&a, &vec![1.0; a.rows()]);
+    let mut x = vec![0.0; a.rows()];
+    let mut solver = Solver::new(&a, &options("")).unwrap();
+    let solution = solver.solve(&b, &mut x).unwrap();
+    assert!(solution.converged() && solution.history.iterations <= 30, "{}", solution.history.iterations);
+    assert_eq!(solution.precond.name, "split");
+    let said =
+        solution.events.iter().any(|e| e.detail.contains("recognised a saddle point: 5 040 unknowns u"));
+    assert!(said, "{:?}", solution.events);
+    assert!(residual(&a, &b, &x) <= 1.01e-8);
+    // New values of the same pattern.
+    solver.update_values(&a.values().iter().map(|v| 2.0 * v).collect::<Vec<_>>()).unwrap();
+    x.fill(0.0);
+    assert!(solver.solve(&b, &mut x).unwrap().converged());
+    let twice: Vec<f64> = x.iter().map(|x| 2.0 * x).collect();
+    assert!(residual(&a, &b, &twice) <= 1.01e-8);
+}
+
+#[test]
+fn names_and_fields_of_the_caller_are_never_overruled() {
+    let Coupled { a, pressures } = darcy(9);
+    let of = |text: &str| Solver::new(&a, &options(text)).unwrap();
+    for text in ["precond=none", "precond=ras", "method=minres"] {
+        let solver = of(text);
+        assert!(solver.problem().fields().is_empty(), "{text}");
+        assert_ne!(solver.solution().precond.name, "split", "{text}");
+    }
+    let first = pressures[0] as usize;
+    let own = vec![Field::range("flux", 0..first), Field::range("head", first..a.rows())];
+    let problem = Problem::csr(&a).unwrap().with_fields(own.clone()).unwrap();
+    assert_eq!(Solver::new(problem, &options("")).unwrap().problem().fields(), own);
+}
