@@ -357,6 +357,4 @@ impl Assembly {
 }
 
 #[cfg(test)]
-mod fronts_tests;
-#[cfg(test)]
 mod tests;

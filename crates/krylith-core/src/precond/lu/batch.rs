@@ -1,8 +1,8 @@
 //! Many small systems with one pattern, solved by direct factors.
 //!
 //! The pattern is analysed once. Each thread factorises eight systems at once ([`lanes`](super::lanes)) with
-//! pivots that the pattern fixes. A system that these factors do not solve to the tolerance gets factors of its
-//! own, with pivots by its values. The workspace does not depend on the number of systems.
+//! pivots that the pattern fixes. A system that these factors do not solve to the tolerance gets factors of
+//! its own, with pivots by its values. The workspace does not depend on the number of systems.
 
 use super::SparseLu;
 use super::lanes::{LANES, Lane, Lanes, Plan};
@@ -77,9 +77,9 @@ impl Batch {
         self.pattern.rows()
     }
 
-    /// Solves Aₖ xₖ = bₖ, or Aₖᵀ xₖ = bₖ, for every k. `values` has the values of all matrices in the order of the
-    /// pattern, one matrix after the other; `b` and `x` have one vector after the other. Factors are refined
-    /// until ‖bₖ − Aₖ xₖ‖ ≤ rtol ‖bₖ‖, or until that no longer helps.
+    /// Solves Aₖ xₖ = bₖ, or Aₖᵀ xₖ = bₖ, for every k. `values` has the values of all matrices in the order
+    /// of the pattern, one matrix after the other; `b` and `x` have one vector after the other. Solutions are
+    /// refined until ‖bₖ − Aₖ xₖ‖ ≤ rtol ‖bₖ‖, or until that no longer helps.
     ///
     /// Returns ‖bₖ − Aₖ xₖ‖/‖bₖ‖ of the returned xₖ, in the working precision. A system that cannot be
     /// factorised has an error in its place, and its x is 0.
@@ -155,7 +155,8 @@ impl Batch {
         self.idle.lock().unwrap_or_else(|e| e.into_inner()).push(workspace);
     }
 
-    /// Solves up to [`LANES`] systems at once. Returns the residuals of those that it solves to the tolerance.
+    /// Solves up to [`LANES`] systems at once. Returns the residuals of those that it solves to the
+    /// tolerance.
     fn group(
         &self,
         on: &mut Workspace,

@@ -1,10 +1,10 @@
 //! L U of several matrices with one pattern at once, with pivots that the pattern fixes.
 //!
 //! Rows are matched with columns by the sizes of the first matrices, if the diagonal is weak. Unknowns are
-//! ordered by approximate minimum degree, and L and U have the pattern of the factors of A + Aᵀ. Every operation
-//! of the elimination then runs on the same entries of all matrices, which alternate in memory: one
-//! instruction for all lanes, and no search for pivots or supernodes. A matrix that needs other pivots is
-//! left to its own factors; the residual decides.
+//! ordered by approximate minimum degree, and L and U have the pattern of the factors of A + Aᵀ. Every
+//! operation of the elimination then runs on the same entries of all matrices, which alternate in memory. It
+//! is one instruction for all lanes, and nothing searches for pivots or supernodes. A matrix that needs other
+//! pivots is left to its own factors; the residual decides.
 
 use crate::matching::Matching;
 use crate::matrix::{Bsr, Csr};
@@ -247,8 +247,8 @@ fn least_degree(n: usize, pairs: &[[u32; 2]]) -> Result<Vec<u32>> {
     Ok(order.into_iter().map(|i| i as u32).collect())
 }
 
-/// Returns the pattern of L + U by rows for these entries and their transposes, with the place of each diagonal
-/// entry; `None` if it is too large.
+/// Returns the pattern of L + U by rows for these entries and their transposes, with the place of each
+/// diagonal entry; `None` if it is too large.
 fn fill(n: usize, pairs: &[[u32; 2]]) -> Option<(Vec<usize>, Vec<u32>, Vec<usize>)> {
     // Neighbours of lower number, of entries and their transposes.
     let mut lower = vec![Vec::new(); n];

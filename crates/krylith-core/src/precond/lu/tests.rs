@@ -1,3 +1,5 @@
+mod fronts;
+
 use super::*;
 use crate::device::cpu::Cpu;
 use crate::matrix::{Bsr, Csr};

@@ -1,12 +1,12 @@
 //! Factors by fronts beside dense elimination.
 
-use super::dissect::{self, Graph};
-use super::factors::{Columns, Factors, Work};
-use super::multifrontal::{Kind, Multifrontal};
-use super::plan::Plan;
-use super::separator::Side;
-use super::tests::{solve, solves};
-use super::*;
+use super::super::dissect::{self, Graph};
+use super::super::factors::{Columns, Factors, Work};
+use super::super::multifrontal::{Kind, Multifrontal};
+use super::super::plan::Plan;
+use super::super::separator::Side;
+use super::super::*;
+use super::{solve, solves};
 use crate::matching::Matching;
 use crate::matrix::Csr;
 use crate::space::random;
