@@ -18,6 +18,7 @@ use crate::method::MethodName;
 use crate::options::Options;
 use crate::precond::PrecondSpec;
 use crate::problem::Problem;
+use rayon::prelude::*;
 use std::sync::Arc;
 
 /// Smaller systems are solved at once by any attempt.
@@ -86,7 +87,6 @@ impl<'a> ScalarRows<'a> {
 
     /// Returns the diagonal; `None` if a row is empty or a value is not finite.
     fn diagonal(&self) -> Option<Vec<f64>> {
-        use rayon::prelude::*;
         let of = |i: usize| {
             let (mut diagonal, mut sum) = (0.0, 0.0);
             for (j, v) in self.row(i) {
@@ -100,12 +100,12 @@ impl<'a> ScalarRows<'a> {
 
     /// Marks the rows that have only a diagonal entry.
     fn alone(&self) -> Vec<bool> {
-        (0..self.rows).map(|i| self.row(i).all(|(j, _)| j == i)).collect()
+        let alone = |i: usize| self.row(i).all(|(j, _)| j == i);
+        (0..self.rows).into_par_iter().with_min_len(1024).map(alone).collect()
     }
 
     /// Returns A x in the rows that `of` selects, and zero in others.
     fn times(&self, of: &[bool], x: &[f64]) -> Vec<f64> {
-        use rayon::prelude::*;
         let row = |i: usize| if of[i] { self.row(i).map(|(j, v)| v * x[j]).sum() } else { 0.0 };
         (0..self.rows).into_par_iter().with_min_len(1024).map(row).collect()
     }

@@ -6,7 +6,7 @@
 
 use super::rows::UNEVEN;
 use super::solution::{Event, EventKind};
-use super::{Solution, Solver};
+use super::{Solution, Solver, fallbacks};
 use crate::memory::{Numbers, NumbersMut};
 use crate::method::MethodName;
 use crate::precond::PrecondSpec;
@@ -67,7 +67,15 @@ impl Solver<'_> {
         let uneven = self.solution.converged() && self.solution.diagnosis.rows.ratio() > UNEVEN;
         if uneven && any_method && !self.is_scaled {
             let why = "rows of the transposed matrix differ in scale".to_string();
-            return self.run_apart(Some(why), b, x, deadline, observer);
+            let mut before = self.solution.clone();
+            self.run_apart(Some(why), b, x, deadline, observer)?;
+            // The second solve began from the x of the first.
+            fallbacks::join(&mut before.history, &self.solution.history);
+            before.history.true_relative_residual = self.solution.history.true_relative_residual;
+            self.solution.history = before.history;
+            self.solution.solve_seconds += before.solve_seconds;
+            self.solution.setup_seconds += before.setup_seconds;
+            self.solution.setup_parts.add(before.setup_parts);
         }
         Ok(())
     }

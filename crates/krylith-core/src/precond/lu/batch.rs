@@ -95,7 +95,7 @@ impl Batch {
         transposed: bool,
     ) -> Result<Vec<Result<f64>>> {
         let (n, stored) = (self.unknowns(), self.pattern.values().len());
-        let count = if n > 0 { b.len() / n } else { 0 };
+        let count = b.len().checked_div(n).unwrap_or(0);
         if b.len() != x.len() || b.len() != count * n || values.len() != count * stored {
             return Err(Error::invalid(format!(
                 "a batch of systems with {n} unknowns and {stored} stored numbers got {} values, {} numbers of b and \

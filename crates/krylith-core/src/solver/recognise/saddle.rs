@@ -8,6 +8,8 @@ use super::nodes::{self, Nodes};
 use super::{ScalarRows, ritz};
 use crate::fields::{Coupled, Field, Recognised};
 use crate::text::count;
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Largest share of constraints, and smallest.
 const SHARE: [f64; 2] = [0.6, 1e-3];
@@ -81,27 +83,27 @@ pub(super) fn find(a: &ScalarRows, diagonal: &[f64]) -> Option<(Vec<Field>, Reco
 /// Returns true if every constraint has an entry in a row and a column of another field. If `is_zero`,
 /// constraints must not couple to each other.
 fn couples(a: &ScalarRows, constraint: &[bool], is_zero: bool) -> bool {
-    let mut has_column = vec![false; constraint.len()];
-    for i in 0..constraint.len() {
+    let has_column: Vec<AtomicBool> = constraint.iter().map(|_| AtomicBool::new(false)).collect();
+    let fits = |i: usize| {
         let mut has_row = false;
         for (j, _) in a.row(i) {
             match (constraint[i], constraint[j]) {
                 (true, true) if is_zero => return false,
                 (true, false) => has_row = true,
-                (false, true) => has_column[j] = true,
+                (false, true) => has_column[j].store(true, Relaxed),
                 _ => {}
             }
         }
-        if constraint[i] && !has_row {
-            return false;
-        }
-    }
-    constraint.iter().zip(&has_column).all(|(c, has)| !c || *has)
+        has_row || !constraint[i]
+    };
+    (0..constraint.len()).into_par_iter().with_min_len(1024).all(fits)
+        && constraint.iter().zip(&has_column).all(|(c, has)| !c || has.load(Relaxed))
 }
 
 /// Returns true if A times the vector that is 1 on the constraints is zero.
 fn has_constant(a: &ScalarRows, constraint: &[bool], is_zero: bool) -> bool {
-    (0..a.rows).filter(|&i| !(is_zero && constraint[i])).all(|i| {
+    let rows = (0..a.rows).into_par_iter().with_min_len(1024);
+    rows.filter(|&i| !(is_zero && constraint[i])).all(|i| {
         let (sum, all) = a
             .row(i)
             .filter(|(j, _)| constraint[*j])
