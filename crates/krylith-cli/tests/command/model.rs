@@ -251,7 +251,7 @@ fn without_a_method_it_is_what_auto_would_run() {
 fn attempts_that_are_not_predicted_are_named_with_why() {
     let f = Folder::new();
     // For few unknowns in a rod, `auto` first tries direct factors, which are applied on the host.
-    let ran = f.line("model laplace:3x3x400 --machine jupiter --gpus 1");
+    let ran = f.line("model laplace:3x3x150 --machine jupiter --gpus 1");
     let out = &ran.works().out;
     assert!(out.contains("1. lu") && out.contains("not predicted") && out.contains("2. "), "{out}");
     let ran = f.line("model laplace:110x110x110 --machine jupiter --gpus 1,2");

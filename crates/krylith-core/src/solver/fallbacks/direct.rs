@@ -43,6 +43,11 @@ const DISSECT: f64 = 4.6e-6;
 const DISSECTED: [f64; 2] = [50_000.0, 4e7];
 /// Cost of L and U with pivoting, as a multiple of the cost of L alone.
 const PIVOTS: f64 = 1.6;
+/// Systems of fewer unknowns are factorised without fronts. Their cost per entry of L and per unknown, and
+/// that of pivots.
+const SMALL: usize = 1500;
+const FACTOR_SMALL: [f64; 2] = [25e-9, 0.3e-6];
+const PIVOTS_SMALL: f64 = 3.0;
 /// Seconds of incomplete factorisation per entry, and of cutting subdomains per block.
 const INCOMPLETE: [f64; 2] = [50e-9, 200e-9];
 /// Seconds of one iteration per entry.
@@ -174,6 +179,11 @@ impl Levels {
     /// Estimates the seconds of factors of `rows` rows of blocks of this order.
     fn seconds(&self, rows: usize, order: f64, symmetric: bool) -> f64 {
         let nodes = rows as f64;
+        if nodes * order < SMALL as f64 {
+            let pivots = if symmetric { 1.0 } else { PIVOTS_SMALL };
+            let numbers = self.fill(rows) * order * order;
+            return pivots * FACTOR_SMALL[0] * numbers + FACTOR_SMALL[1] * nodes * order;
+        }
         let cubes: f64 = self.parts.iter().map(|part| part.separators(3)).sum::<f64>() * order.powi(3);
         let pivots = if symmetric { 1.0 } else { PIVOTS };
         let factors = pivots * (FACTOR[0] * self.fill(rows) * order * order + FACTOR[1] * cubes);
