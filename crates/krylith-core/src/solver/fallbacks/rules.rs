@@ -207,9 +207,9 @@ const COARSE_BY_JACOBI: [f64; 2] = [350.0, 100.0];
 /// trial.
 const UNKNOWN: f64 = 100.0;
 
-/// Iterations of a trial of incomplete factors before direct factors, and the largest shares of their time
-/// that it may take, for nodes of one unknown and of several.
-const TRIAL: (usize, [f64; 2]) = (8, [0.15, 0.35]);
+/// Iterations of a trial of incomplete factors before direct factors, and the largest share of their time
+/// that it may take.
+const TRIAL: (usize, f64) = (8, 0.35);
 
 /// Time of a preconditioner of fields in iterations of CG with incomplete factors: of set-up and solve, and
 /// of one iteration. Measured on one core: 120 to 270 and 3 to 6, for Stokes, Biot and Darcy systems of
@@ -294,13 +294,12 @@ impl System {
     }
 
     /// Returns true if incomplete factors and a few iterations of BiCGSTAB cost little beside direct factors
-    /// that would come first. If reactions dominate, which nodes of several unknowns suggest, few iterations
-    /// suffice.
+    /// that would come first, for nodes of several unknowns. If reactions dominate, few iterations suffice.
     fn is_tried_before_direct(&self) -> bool {
         let Costs { direct, incomplete, .. } = self.costs;
-        let suits = !self.symmetric && !self.has_weak_diagonal && !self.stages && !self.on_gpu;
+        let suits = self.blocks && !self.symmetric && !self.has_weak_diagonal && !self.stages && !self.on_gpu;
         let trial = incomplete + TRIAL.0 as f64 * self.iteration(Bicgstab);
-        suits && self.is_direct_first() && trial <= TRIAL.1[usize::from(self.blocks)] * direct
+        suits && self.is_direct_first() && trial <= TRIAL.1 * direct
     }
 
     /// Returns the budget of this attempt: half of the time of direct factors.
