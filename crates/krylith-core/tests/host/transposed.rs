@@ -39,8 +39,8 @@ fn transposes_that_need_nothing_or_do_not_exist() {
     transposed::transposes_that_need_nothing_or_do_not_exist("cpu");
 }
 
-/// A column of A that is large is a row of Aᵀ that is large, so a second solve with scaled rows begins from the
-/// x of the first.
+/// A column of A that is large is a row of Aᵀ that is large, so a second solve with scaled rows begins from
+/// the x of the first.
 #[test]
 fn iterations_before_a_set_up_of_its_own_are_counted() {
     let n = 400;
