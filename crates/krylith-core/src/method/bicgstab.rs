@@ -39,11 +39,11 @@ use crate::space::{Reason, Space};
 use crate::{Result, steps, sweeps};
 
 /// Cosine of the angle between two vectors below which their inner product consists of rounding errors.
-const VANISHES: f64 = 1e-14;
+pub(super) const VANISHES: f64 = 1e-14;
 /// Growth of ‖r‖ since the restart after which r has no accurate digit of b − A x.
-const GROWTH: f64 = 1e8;
+pub(super) const GROWTH: f64 = 1e8;
 /// Smallest share of (s, s) that the difference (r, r) must have to be accurate to eight digits.
-const TRUSTED: f64 = 1e-8;
+pub(super) const TRUSTED: f64 = 1e-8;
 
 steps! {
     /// The scalars of BiCGSTAB.

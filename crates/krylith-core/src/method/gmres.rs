@@ -47,7 +47,7 @@ use crate::space::{Phase, Precision, Reason, Space};
 use crate::{Error, Result, steps, sweeps};
 
 /// Ratio (‖w‖/‖A q‖)² below which w consists of rounding errors.
-const BREAKDOWN: f64 = 1e-28;
+pub(super) const BREAKDOWN: f64 = 1e-28;
 
 steps! {
     /// The scalars of GMRES.

@@ -5,18 +5,11 @@
 //! and of two sums of vectors, for the rest of x and p. An iteration moves 39 N numbers, with two reductions,
 //! besides two products and two applications of P.
 
-use crate::method::bicgstab::BicgstabOptions;
+use crate::method::bicgstab::{BicgstabOptions, GROWTH, TRUSTED, VANISHES};
 use crate::method::krylov::{Krylov, Recurrence};
 use crate::method::work::Work;
 use crate::space::{Reason, Space};
 use crate::{Result, steps, sweeps};
-
-/// Cosine of the angle between two vectors below which their inner product consists of rounding errors.
-const VANISHES: f64 = 1e-14;
-/// Growth of ‖r‖ since the restart after which r has no accurate digit of b − A x.
-const GROWTH: f64 = 1e8;
-/// Smallest share of (s, s) that the difference (r, r) must have to be accurate to eight digits.
-const TRUSTED: f64 = 1e-8;
 
 steps! {
     /// The scalars of BiCGSTAB: real and imaginary parts.

@@ -8,14 +8,11 @@
 //!
 //! The preconditioner must commute with J too, unless the method is flexible, because x = P⁻¹ V y.
 
-use crate::method::gmres::GmresOptions;
+use crate::method::gmres::{BREAKDOWN, GmresOptions};
 use crate::method::krylov::{Krylov, Recurrence};
 use crate::method::work::Work;
 use crate::space::{Phase, Precision, Reason, Space};
 use crate::{Error, Result, steps, sweeps};
-
-/// Ratio (‖w‖/‖A q‖)² below which w consists of rounding errors.
-const BREAKDOWN: f64 = 1e-28;
 
 steps! {
     /// The scalars of GMRES.
