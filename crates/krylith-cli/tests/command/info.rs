@@ -91,7 +91,7 @@ fn a_good_system_is_told_in_short_lines() {
     assert_eq!(beside(out, "symmetry"), ["symmetric", "bandwidth 1"]);
     assert_eq!(
         beside(out, "a solve")[2..4],
-        ["1. ildu with cg, because the matrix is symmetric", "2. lu:most=40000000 with bicgstab"]
+        ["1. ildu with cg, because the matrix is symmetric", "2. lu:most=300000000 with bicgstab"]
     );
     let memory = beside(out, "memory");
     assert!(memory[0].contains(" for the first attempt: matrix 248 B, preconditioner"), "{memory:?}");

@@ -61,6 +61,8 @@ struct Current<S: SolverSpace> {
     is_turned: bool,
 }
 
+/// The number of iterations for which the bytes of an iteration are estimated before an attempt.
+const FEW: usize = 30;
 /// If an attempt leaves more than this share of the residual, it has made no progress.
 const STUCK: f64 = 0.9;
 
@@ -88,8 +90,8 @@ pub(super) struct Rank<S: SolverSpace> {
     /// True if the second, more expensive search has found singular parts of the system; `None` before that
     /// search.
     found_deeper: Option<bool>,
-    /// Limit on the iterations of all attempts that precede direct factors.
-    before_direct: usize,
+    /// Limit on all attempts that precede direct factors.
+    before_direct: fallbacks::BeforeDirect,
     /// The attempt whose set-up repeated solves with these values amortise. The next field counts `[solves,
     /// iterations]` so far.
     stronger: Option<fallbacks::Stronger>,
@@ -395,6 +397,15 @@ impl<S: SolverSpace> Rank<S> {
         Ok(Current { p, info, method, is_whole, shared: None, is_turned: false })
     }
 
+    /// Returns the bytes that an iteration of the current attempt moves, on average over this many.
+    fn bytes_of_iteration(&self, iterations: usize) -> f64 {
+        let Some(Current { p, is_whole, .. }) = &self.current else { return 0.0 };
+        let own = || (self.a.bytes() + p.as_ref().map_or(0, |p| p.bytes()), self.space.len());
+        let (fixed, n) = self.sharing.sizes(*is_whole).unwrap_or_else(own);
+        let method = self.fallbacks[self.next_attempt].method;
+        method.iteration_bytes(fixed as f64, p.is_some(), n as f64, iterations)
+    }
+
     /// Runs attempts until one solves the system or none is left. Residuals are in the units of `rhs`.
     fn attempts(
         &mut self,
@@ -415,7 +426,9 @@ impl<S: SolverSpace> Rank<S> {
             let is_last = self.after(k).is_none();
             let direct = self.direct_from(k).filter(|&d| d > k);
             let left = stop.max_iters - done;
-            let left = direct.map_or(left, |_| left.min(self.before_direct.saturating_sub(done).max(1)));
+            let each = self.bytes_of_iteration(FEW);
+            let left = direct.map_or(left, |_| left.min(self.before_direct.left(done, moved, each)));
+            let budget = direct.map_or(budget, |_| self.before_direct.tighten(budget, each));
             let own = Stop { max_iters: left, ..stop };
             let mut restarts = std::mem::take(&mut self.restarts);
             let rises = method.is_cg();
@@ -441,12 +454,9 @@ impl<S: SolverSpace> Rank<S> {
             if too_slow.is_some() && self.history.outcome == Outcome::Interrupted {
                 self.history.outcome = Outcome::Stagnated;
             }
-            let Current { p, info, is_whole, .. } = self.current.as_ref().expect("it was just solved with");
-            let own = || (self.a.bytes() + p.as_ref().map_or(0, |p| p.bytes()), self.space.len());
-            let (fixed, n) = self.sharing.sizes(*is_whole).unwrap_or_else(own);
             let iterations = self.history.iterations;
-            let bytes = method.iteration_bytes(fixed as f64, p.is_some(), n as f64, iterations);
-            moved += bytes * iterations.max(1) as f64;
+            moved += self.bytes_of_iteration(iterations) * iterations.max(1) as f64;
+            let info = &self.current.as_ref().expect("it was just solved with").info;
             (self.solution.precond, self.solution.share) = (info.clone(), self.sharing.name());
             (self.solution.method, self.solution.equilibrated) = (method, equilibrate);
             self.solution.matched = matching;
@@ -484,7 +494,7 @@ impl<S: SolverSpace> Rank<S> {
             }
             let Some(next) = self.after_singular(next, best > STUCK * before) else { break };
             let iterations = self.solution.history.iterations;
-            let next = direct.filter(|_| iterations >= self.before_direct).unwrap_or(next);
+            let next = direct.filter(|_| self.before_direct.is_over(iterations, moved)).unwrap_or(next);
             let (name, next_name) = (self.fallbacks[k].name(), self.fallbacks[next].name());
             let outcome = self.history.outcome;
             let ended = match too_slow {

@@ -62,6 +62,16 @@ impl Budget {
         Self::of((left / 3.0).clamp(10.0, 60.0) as usize, left)
     }
 
+    /// Returns the budget, with at most `left` iterations left to go.
+    pub fn at_most(self, left: f64) -> Self {
+        let own = Self::until(left);
+        if self.left.is_none_or(|most| most > left) {
+            Self { few: own.few.min(self.few), ..own }
+        } else {
+            self
+        }
+    }
+
     /// Creates a budget of `few` iterations. The attempt may continue while at most `left` further iterations
     /// are estimated.
     pub const fn of(few: usize, left: f64) -> Self {

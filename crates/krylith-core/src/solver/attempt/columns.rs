@@ -3,7 +3,7 @@
 //! The columns are solved before the solves that report them. Each of these finds its column solved, and does
 //! the rest as any other solve: it judges the outcome, and goes on to the next attempt after a failure.
 
-use super::{Current, Rank};
+use super::{Current, FEW, Rank};
 use crate::comm::{agree, largest};
 use crate::memory::Numbers;
 use crate::method::{ColumnsMethod, MethodSpec};
@@ -120,7 +120,8 @@ impl<S: SolverSpace> Rank<S> {
         let rises = attempt.method.is_cg();
         let is_last = self.next_attempt + 1 == self.fallbacks.len();
         let direct = self.direct_from(self.next_attempt).is_some_and(|direct| direct > self.next_attempt);
-        let left = if direct { self.before_direct.max(1) } else { run.stop.max_iters };
+        let each = self.bytes_of_iteration(FEW);
+        let left = if direct { self.before_direct.left(0, 0.0, each) } else { run.stop.max_iters };
         let stop = Stop { max_iters: left.min(run.stop.max_iters), ..run.stop };
         let mut restarts = vec![Vec::new(); count];
         let pace = || (!is_last).then(|| Pace::new(rises, attempt.budget));

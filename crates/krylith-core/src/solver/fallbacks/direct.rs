@@ -33,16 +33,18 @@ pub(crate) struct Costs {
     pub one_sided: f64,
 }
 
-// The constants were measured on one core for 2-D and 3-D grids, Stokes, Helmholtz and elasticity systems of
-// 400 to 160,000 unknowns. Those of direct factors are from bench/runs/2026-11-28-cpu-direct.
-/// Seconds of a direct factorisation per entry of L, per cube of a separator and per unknown.
-const FACTOR: [f64; 3] = [17e-9, 0.5e-9, 1.4e-6];
+// The constants were measured on one core for 2-D and 3-D grids, and for flow, elasticity, porous media,
+// reactions and Maxwell's equations with elements of order 1 and 2, of 400 to 160,000 unknowns. The estimates
+// of 38 such systems are 0.4 to 1.5 times the measured seconds, and up to 6 times where the elements have
+// unknowns on edges and faces (bench/runs/2026-11-29-cpu-bare).
+/// Seconds of a direct factorisation per entry of L, per cube of a separator, per unknown and per entry of A.
+const FACTOR: [f64; 4] = [17e-9, 0.4e-9, 1.4e-6, 0.12e-6];
 /// Seconds per unknown to dissect a graph, where that pays: more nodes or larger cubes of separators than
 /// these.
 const DISSECT: f64 = 4.6e-6;
 const DISSECTED: [f64; 2] = [50_000.0, 4e7];
 /// Cost of L and U with pivoting, as a multiple of the cost of L alone.
-const PIVOTS: f64 = 1.6;
+const PIVOTS: f64 = 1.3;
 /// Systems of fewer unknowns are factorised without fronts. Their cost per entry of L and per unknown, and
 /// that of pivots.
 const SMALL: usize = 1500;
@@ -51,9 +53,9 @@ const PIVOTS_SMALL: f64 = 3.0;
 /// Seconds of incomplete factorisation per entry, and of cutting subdomains per block.
 const INCOMPLETE: [f64; 2] = [50e-9, 200e-9];
 /// Seconds of one iteration per entry.
-const ITERATION: f64 = 4e-9;
-/// Systems with fewer nodes than this form one subdomain.
-const UNCUT: usize = 4096;
+const ITERATION: f64 = 2.2e-9;
+/// Host systems with at most this many unknowns form one subdomain.
+pub(super) const WHOLE: usize = 1 << 18;
 /// Seconds on a GPU for an incomplete factorisation, and for an iteration.
 const GPU: [f64; 2] = [3e-3, 50e-6];
 
@@ -89,13 +91,13 @@ impl Costs {
         let (terms, order) = (local.terms, local.order());
         let blocks: usize = terms.terms.iter().map(|(_, a)| a.blocks()).sum();
         let entries = (blocks * terms.block() * order) as f64;
-        let cut = if terms.block_rows() > UNCUT { INCOMPLETE[1] * blocks as f64 } else { 0.0 };
+        let cut = if local.unknowns > WHOLE { INCOMPLETE[1] * blocks as f64 } else { 0.0 };
         let (incomplete, iteration) = match on_gpu {
             false => (INCOMPLETE[0] * entries + cut, ITERATION * entries),
             true => (GPU[0], GPU[1]),
         };
         let graph = Levels::of(terms, symmetric);
-        let direct = graph.seconds(terms.block_rows(), order as f64, symmetric);
+        let direct = graph.seconds(terms.block_rows(), order as f64, entries, symmetric);
         let levels = graph.parts.iter().map(|part| part.levels).max().unwrap_or(0);
         Self { direct, incomplete, iteration, on_gpu, others: others(terms), levels, one_sided: 0.0 }
     }
@@ -124,9 +126,7 @@ fn others(terms: &Terms) -> f64 {
     (0..n).into_par_iter().with_min_len(4096).map(row).reduce(|| 0.0, f64::max)
 }
 
-/// Breadth-first levels of the column graph, in which two columns are neighbours if some row has entries in
-/// both. The separators of this graph bound the fill of L U for any pivots (George and Ng 1987). The graph
-/// does not depend on the order of rows. A symmetric matrix uses the graph of the matrix itself.
+/// Breadth-first levels of the graph of A + Aᵀ, in whose separators the factors by fronts have their fill.
 struct Levels {
     parts: Vec<Part>,
     /// Number of rows, or columns, left out because they have too many entries.
@@ -135,8 +135,8 @@ struct Levels {
 
 /// A connected part of the graph.
 struct Part {
-    /// Number of columns of the widest level. In the column graph it is halved, because one level there spans
-    /// two levels of the matrix graph.
+    /// Largest number of vertices of a level with a neighbour in the next level. They separate the graph,
+    /// without the rest of a level that spans several layers of nodes, as for quadratic elements.
     width: usize,
     levels: usize,
 }
@@ -152,8 +152,7 @@ impl Part {
 impl Levels {
     fn of(terms: &Terms, symmetric: bool) -> Self {
         let mut graph = Graph::of(terms, symmetric);
-        let dense = |met: &[u8]| met.iter().filter(|&&met| met == NEVER).count();
-        let dense = dense(&graph.met_row).max(dense(&graph.met));
+        let dense = graph.met.iter().filter(|&&met| met == NEVER).count();
         let (mut parts, mut queue) = (Vec::new(), Vec::with_capacity(graph.met.len()));
         for start in 0..graph.met.len() {
             if graph.met[start] == 0 {
@@ -176,8 +175,8 @@ impl Levels {
         3.0 * n * (1.0 + widest).log2() + 12.0 * parts + n * self.dense as f64
     }
 
-    /// Estimates the seconds of factors of `rows` rows of blocks of this order.
-    fn seconds(&self, rows: usize, order: f64, symmetric: bool) -> f64 {
+    /// Estimates the seconds of factors of `rows` rows of blocks of this order with this many entries.
+    fn seconds(&self, rows: usize, order: f64, entries: f64, symmetric: bool) -> f64 {
         let nodes = rows as f64;
         if nodes * order < SMALL as f64 {
             let pivots = if symmetric { 1.0 } else { PIVOTS_SMALL };
@@ -188,33 +187,37 @@ impl Levels {
         let pivots = if symmetric { 1.0 } else { PIVOTS };
         let factors = pivots * (FACTOR[0] * self.fill(rows) * order * order + FACTOR[1] * cubes);
         let dissect = if nodes > DISSECTED[0] || cubes > DISSECTED[1] { DISSECT } else { 0.0 };
-        factors + FACTOR[2] * nodes * order + dissect * nodes
+        factors + FACTOR[2] * nodes * order + FACTOR[3] * entries + dissect * nodes
     }
 }
 
-/// The columns of each row, the rows of each column unless the pattern is symmetric, and the last pass that
-/// visited each of them.
+/// The columns of each row, the rows of each column unless the pattern is symmetric, and the last pass and
+/// level that visited each vertex.
 struct Graph<'a> {
     row_ptr: Cow<'a, [usize]>,
     col: Cow<'a, [u32]>,
     columns: Option<(Vec<usize>, Vec<u32>)>,
-    met_row: Vec<u8>,
     met: Vec<u8>,
 }
 
-/// Marks dense rows and columns, which no pass enters.
+/// Marks vertices of dense rows and columns, which no pass enters.
 const NEVER: u8 = u8::MAX;
+
+/// Returns the mark of a level in a pass. Neighbours differ by at most one level, so three marks suffice.
+fn mark(pass: u8, level: usize) -> u8 {
+    4 * pass + (level % 3) as u8
+}
 
 impl<'a> Graph<'a> {
     fn of(terms: &'a Terms, symmetric: bool) -> Self {
         let n = terms.block_rows();
         let (row_ptr, col) = pattern(terms);
         let many = (10.0 * (n as f64).sqrt()).max(16.0) as usize;
-        let met =
-            |ptr: &[usize]| ptr.windows(2).map(|w| if w[1] - w[0] > many { NEVER } else { 0 }).collect();
+        let is_dense = |ptr: &[usize], i: usize| ptr[i + 1] - ptr[i] > many;
+        let met = |dense: bool| if dense { NEVER } else { 0 };
         if symmetric {
-            let met = met(&row_ptr);
-            return Self { row_ptr, col, columns: None, met_row: Vec::new(), met };
+            let met = (0..n).map(|i| met(is_dense(&row_ptr, i))).collect();
+            return Self { row_ptr, col, columns: None, met };
         }
         let mut col_ptr = vec![0usize; n + 1];
         col.iter().for_each(|&j| col_ptr[j as usize + 1] += 1);
@@ -226,50 +229,40 @@ impl<'a> Graph<'a> {
                 next[j as usize] += 1;
             }
         }
-        let (met_row, met) = (met(&row_ptr), met(&col_ptr));
-        Self { row_ptr, col, columns: Some((col_ptr, row)), met_row, met }
+        let met = (0..n).map(|i| met(is_dense(&row_ptr, i) || is_dense(&col_ptr, i))).collect();
+        Self { row_ptr, col, columns: Some((col_ptr, row)), met }
     }
 
-    /// Computes the levels around column `from`, and returns a column of the last level.
+    /// Computes the levels around vertex `from`, and returns a vertex of the last level.
     fn pass(&mut self, pass: u8, from: usize, queue: &mut Vec<u32>) -> (Part, usize) {
         queue.clear();
         queue.push(from as u32);
-        self.met[from] = pass;
+        self.met[from] = mark(pass, 0);
         let (mut part, mut far) = (Part { width: 1, levels: 0 }, from);
-        let own = if self.columns.is_some() { 2 } else { 1 };
         let mut level = 0..1;
         while !level.is_empty() {
-            part.width = part.width.max(level.len().div_ceil(own));
-            part.levels += own;
             far = queue[level.start] as usize;
-            let end = level.end;
+            let (end, next) = (level.end, mark(pass, part.levels + 1));
+            let mut width = 0;
             for at in level {
                 let j = queue[at] as usize;
-                let Some((col_ptr, row)) = &self.columns else {
-                    enter(&self.col[self.row_ptr[j]..self.row_ptr[j + 1]], &mut self.met, pass, queue);
-                    continue;
-                };
-                for &i in &row[col_ptr[j]..col_ptr[j + 1]] {
-                    let i = i as usize;
-                    if self.met_row[i] < pass {
-                        self.met_row[i] = pass;
-                        enter(&self.col[self.row_ptr[i]..self.row_ptr[i + 1]], &mut self.met, pass, queue);
+                let mut is_last = false;
+                let rows = self.columns.as_ref().map(|(ptr, row)| &row[ptr[j]..ptr[j + 1]]);
+                for &k in self.col[self.row_ptr[j]..self.row_ptr[j + 1]].iter().chain(rows.unwrap_or(&[])) {
+                    let met = &mut self.met[k as usize];
+                    if *met < mark(pass, 0) {
+                        *met = next;
+                        queue.push(k);
                     }
+                    is_last |= *met == next;
                 }
+                width += usize::from(is_last);
             }
+            part.width = part.width.max(width);
+            part.levels += 1;
             level = end..queue.len();
         }
         (part, far)
-    }
-}
-
-/// Queues the columns that this pass has not visited.
-fn enter(columns: &[u32], met: &mut [u8], pass: u8, queue: &mut Vec<u32>) {
-    for &k in columns {
-        if met[k as usize] < pass {
-            met[k as usize] = pass;
-            queue.push(k);
-        }
     }
 }
 

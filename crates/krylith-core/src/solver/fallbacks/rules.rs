@@ -4,8 +4,8 @@
 //! `cargo xtask bench auto` measures the attempts and compares them with every combination that a user can
 //! name.
 
-use super::Attempt;
-use super::direct::Costs;
+use super::direct::{Costs, WHOLE};
+use super::{Attempt, BeforeDirect};
 use crate::fields::Coupled;
 use crate::method::MethodName::{self, Bicgstab, Cg, Gmres};
 use crate::precond::PrecondSpec;
@@ -50,9 +50,12 @@ pub(super) struct Rule {
     pub budget: fn(&System) -> Budget,
 }
 
-/// Direct factors with limited fill. A direct factorisation cannot be interrupted, so this limit keeps it to
-/// some seconds. With 2.5e8 entries, as for a random graph of 22,500 nodes, it takes two minutes.
-pub(super) const DIRECT: &str = "lu:most=40000000";
+/// Direct factors with limited fill: at most 2.4 GB.
+pub(super) const DIRECT: &str = "lu:most=300000000";
+
+/// Direct factors that are estimated to take long, with a limit that keeps them to some seconds. With 2.5e8
+/// entries, as for a random graph of 22,500 nodes, they take two minutes.
+pub(super) const FEW_DIRECT: &str = "lu:most=40000000";
 
 /// Direct factors as the last resort, with a limit that keeps the factorisation to some minutes.
 const LAST_DIRECT: &str = "lu:most=500000000";
@@ -66,8 +69,10 @@ const COMMUTED: &str = "split(u: amg, p: amg; schur=upper, S=lsc)";
 /// Recognised cells of a pressure and transported unknowns.
 const CELLS: &str = "cpr(p: amg) then ildu";
 
-/// Direct factors after them: no other attempt is likely to do better.
-const COUPLED_DIRECT: &str = "lu:most=100000000";
+/// ILU(0) of the whole matrix. On one thread it takes a half to a quarter of the time of factors of
+/// subdomains: no graph is cut, and iterations are 0.3 to 0.75 times as many. Measured for 12 reacting,
+/// semiconductor and thermoelastic systems of 20,000 to 105,000 unknowns (bench/runs/2026-11-29-cpu-bare).
+const WHOLE_ILDU: &str = "ildu:cut=whole";
 
 /// Attempts from cheap to strong. Direct factors come first if they take no longer than incomplete factors
 /// and some iterations. Otherwise they follow an attempt that takes longer than they would. An iteration of
@@ -75,16 +80,24 @@ const COUPLED_DIRECT: &str = "lu:most=100000000";
 /// test collection, while GMRES(30) stagnates on two. Direct factors use BiCGSTAB too, because it applies
 /// them once where GMRES applies them twice. In later attempts more fill helps most, and long restarts are
 /// the most robust.
-pub(super) const RULES: [Rule; 33] = [
+pub(super) const RULES: [Rule; 38] = [
     rule(|s| s.symmetric && s.is_dominant(), "jacobi", Cg, 30, |_| Budget::until(NEEDED[0])),
     rule(|s| !s.symmetric && s.is_dominant(), "jacobi", Bicgstab, 30, |_| Budget::until(NEEDED[0])),
-    rule(System::is_tried_before_direct, "ildu", Bicgstab, 30, System::until_direct),
+    rule(
+        |s| s.is_tried_before_direct() && !s.has_weak_diagonal,
+        WHOLE_ILDU,
+        Bicgstab,
+        30,
+        System::until_direct,
+    ),
+    // Its factors take the rows in their places, whatever the diagonal.
+    rule(|s| s.is_tried_before_direct() && s.has_weak_diagonal, "ras", Gmres, 30, System::until_direct),
     rule(System::is_direct_first, DIRECT, Bicgstab, 30, usual),
     rule(|s| s.coupled == Some(Coupled::Flux), FLUX, Gmres, 100, System::until_split),
     rule(|s| s.coupled == Some(Coupled::Viscous), VISCOUS, Gmres, 100, System::until_split),
     rule(|s| s.coupled == Some(Coupled::Viscous), COMMUTED, Gmres, 100, System::until_split),
     rule(|s| s.coupled == Some(Coupled::Cells), CELLS, Gmres, 100, System::until_split),
-    rule(|s| s.coupled.is_some() && s.has_direct(), COUPLED_DIRECT, Bicgstab, 30, usual),
+    rule(|s| s.coupled.is_some() && s.has_direct() && !s.is_slow(), DIRECT, Bicgstab, 30, usual),
     rule(|s| s.symmetric && s.is_quick(), "jacobi", Cg, 30, at_once),
     rule(|s| !s.symmetric && s.is_quick(), "jacobi", Bicgstab, 30, at_once),
     rule(|s| s.is_large(), "amg", Cg, 30, cycles),
@@ -94,17 +107,21 @@ pub(super) const RULES: [Rule; 33] = [
     rule(|s| s.symmetric && s.is_direct_second(), DIRECT, Bicgstab, 30, usual),
     rule(|s| s.symmetric && s.is_coarsened() && !s.is_large(), "amg", Cg, 30, cycles),
     rule(|s| s.symmetric && s.is_direct_late(), DIRECT, Bicgstab, 30, usual),
+    rule(|s| s.symmetric && s.is_direct_slow(), FEW_DIRECT, Bicgstab, 30, usual),
     rule(|s| s.symmetric, "ildu", Cg, 30, usual),
     rule(|s| s.symmetric, "jacobi", Cg, 30, usual), // ILDU of a definite matrix may be indefinite
     // In natural order, fill replaces the zero pivots of a saddle point before elimination divides by them.
     // Otherwise the attempt fails at once.
     rule(|s| s.has_weak_diagonal, "ras", Gmres, 30, |_| Budget::until(UNKNOWN)),
-    rule(|_| true, "ildu", Bicgstab, 30, |s| s.until_next(Bicgstab)),
+    rule(System::is_whole, WHOLE_ILDU, Bicgstab, 30, |s| s.until_next(Bicgstab)),
+    rule(|s| !s.is_whole(), "ildu", Bicgstab, 30, |s| s.until_next(Bicgstab)),
     rule(|s| !s.symmetric && s.is_direct_second(), DIRECT, Bicgstab, 30, usual),
     rule(|s| !s.symmetric && s.is_quick(), "jacobi", Gmres, 30, usual), // strong convection: BiCGSTAB fails
     rule(System::is_coarsened, "amg", Bicgstab, 30, cycles), // symmetric, but CG failed: indefinite
     rule(|s| !s.symmetric && s.is_direct_late(), DIRECT, Bicgstab, 30, usual),
-    rule(|_| true, "ildu", Bicgstab, 30, usual),
+    rule(|s| !s.symmetric && s.is_direct_slow(), FEW_DIRECT, Bicgstab, 30, usual),
+    rule(System::is_whole, WHOLE_ILDU, Bicgstab, 30, usual),
+    rule(|s| !s.is_whole(), "ildu", Bicgstab, 30, usual),
     rule(|_| true, "ildu:cut=whole", Gmres, 100, usual),
     rule(|_| true, "ildu:fill=1,cut=whole", Gmres, 100, usual),
     rule(|_| true, "ildu:fill=2,cut=whole,shift=1e-6", Gmres, 200, usual),
@@ -187,6 +204,8 @@ const FAR: usize = 190;
 /// Largest numbers of unknowns for direct factors. Up to the first number they may be the second attempt,
 /// whatever their estimated time is. Above the second number they are not tried.
 const MOST_DIRECT: [usize; 2] = [1 << 14, 1 << 18];
+/// Largest estimated seconds of direct factors without a small limit on their numbers.
+const LATE: f64 = 100.0;
 /// Number of iterations that the first attempt is assumed to need. The second number is for matched rows and
 /// includes the cost of the matching.
 pub(super) const NEEDED: [f64; 2] = [60.0, 300.0];
@@ -194,6 +213,9 @@ pub(super) const NEEDED: [f64; 2] = [60.0, 300.0];
 /// H200 and on one core of a CPU: 170 to 400 iterations of CG, 80 to 300 of BiCGSTAB, and about 300 with
 /// stages.
 const COARSE: [f64; 2] = [250.0, 120.0];
+/// Estimated time of direct factors, in iterations of CG, up to which they come before algebraic multigrid.
+/// Measured on one core: multigrid takes 75 to 150 of these iterations for elasticity of 20,000 unknowns.
+const SOON: f64 = 120.0;
 /// Upper bound on the cost of one further solve, as a share of set-up + solve: with direct factors, and with
 /// algebraic multigrid. Measured: a tenth to a fifth on one core, and a third on an H200.
 const AGAIN: [f64; 2] = [0.25, 0.5];
@@ -212,12 +234,18 @@ const UNKNOWN: f64 = 100.0;
 const TRIAL: (usize, f64) = (8, 0.35);
 
 /// Time of a preconditioner of fields in iterations of CG with incomplete factors: of set-up and solve, and
-/// of one iteration. Measured on one core: 120 to 270 and 3 to 6, for Stokes, Biot and Darcy systems of
-/// 20,000 to 110,000 unknowns.
-const SPLIT: [f64; 2] = [150.0, 4.0];
+/// of one iteration. Measured on one core: 100 to 210 and 1.5 to 3, for Stokes, Biot, Darcy and nearly
+/// incompressible systems of 20,000 to 110,000 unknowns (bench/runs/2026-11-29-cpu-bare). The first number is
+/// rather large, because direct factors do not fail.
+const SPLIT: [f64; 2] = [250.0, 2.0];
 
-/// The attempts before direct factors share an iteration limit: this multiple of the iterations that fit in
-/// the estimated time of the factors.
+/// Seconds that attempts before direct factors may take in any case, because so little time does not matter.
+const AT_LEAST: f64 = 0.03;
+/// Bytes that iterations on the host move in an estimated second. Measured: 10e9 to 30e9 for multigrid,
+/// splits and incomplete factors of the systems of `direct.rs`.
+const BANDWIDTH: f64 = 15e9;
+/// On a GPU, and where direct factors were not estimated, the attempts before them share an iteration limit:
+/// this multiple of the iterations that fit in the estimated time of the factors.
 const TIMES_AS_LONG: f64 = 10.0;
 /// The smallest and the largest value of that limit.
 const ITERATIONS_BEFORE: [usize; 2] = [300, 3000];
@@ -294,10 +322,10 @@ impl System {
     }
 
     /// Returns true if incomplete factors and a few iterations of BiCGSTAB cost little beside direct factors
-    /// that would come first, for nodes of several unknowns. If reactions dominate, few iterations suffice.
+    /// that would come first. If reactions dominate, few iterations suffice.
     fn is_tried_before_direct(&self) -> bool {
         let Costs { direct, incomplete, .. } = self.costs;
-        let suits = self.blocks && !self.symmetric && !self.has_weak_diagonal && !self.stages && !self.on_gpu;
+        let suits = self.coupled.is_none() && !self.symmetric && !self.stages && !self.on_gpu;
         let trial = incomplete + TRIAL.0 as f64 * self.iteration(Bicgstab);
         suits && self.is_direct_first() && trial <= TRIAL.1 * direct
     }
@@ -309,12 +337,28 @@ impl System {
 
     fn is_direct_second(&self) -> bool {
         let few = self.unknowns <= MOST_DIRECT[0] && !(self.on_gpu && self.is_coarsened());
-        let soon = few || self.direct_iterations(Cg) <= COARSE[0];
+        let soon = few || self.direct_iterations(Cg) <= SOON;
         self.has_direct() && !self.is_direct_first() && !self.is_diffusion() && soon
     }
 
     fn is_direct_late(&self) -> bool {
-        self.has_direct() && !self.is_direct_first() && !self.is_direct_second()
+        self.has_direct() && !self.is_direct_first() && !self.is_direct_second() && !self.is_slow()
+    }
+
+    /// Returns true if direct factors come late and with a small limit.
+    fn is_direct_slow(&self) -> bool {
+        self.has_direct() && !self.is_direct_first() && !self.is_direct_second() && self.is_slow()
+    }
+
+    /// Returns true if direct factors are estimated to take long, or were not estimated.
+    fn is_slow(&self) -> bool {
+        !(self.costs.direct <= LATE)
+    }
+
+    /// Returns true if incomplete factors are those of the whole matrix. Smaller systems are one subdomain.
+    fn is_whole(&self) -> bool {
+        let fits = (NOT_COARSENED..=WHOLE).contains(&self.unknowns);
+        !self.on_gpu && !self.stages && !self.has_weak_diagonal && fits
     }
 
     /// Returns the cost of this preconditioner in iterations of the first attempt; `None` if it is not known.
@@ -343,14 +387,19 @@ impl System {
         all.is_finite().then_some([all, again])
     }
 
-    /// Returns the limit on the iterations of all attempts that precede direct factors.
-    pub(super) fn before_direct(&self) -> usize {
+    /// Returns the limit on all attempts that precede direct factors.
+    pub(super) fn before_direct(&self) -> BeforeDirect {
+        let none = BeforeDirect { iterations: usize::MAX, bytes: f64::INFINITY };
         if self.unknowns > BEFORE_DIRECT {
-            return usize::MAX;
+            return none;
         }
         let [least, most] = ITERATIONS_BEFORE;
+        if !self.on_gpu && self.has_direct() && self.costs.direct.is_finite() {
+            return BeforeDirect { bytes: self.costs.direct.max(AT_LEAST) * BANDWIDTH, ..none };
+        }
         let all = TIMES_AS_LONG * self.direct_iterations(Bicgstab);
-        if all.is_finite() { (all as usize).clamp(least, most) } else { most }
+        let iterations = if all.is_finite() { (all as usize).clamp(least, most) } else { most };
+        BeforeDirect { iterations, ..none }
     }
 
     /// Returns the estimated seconds of an iteration with incomplete factors.

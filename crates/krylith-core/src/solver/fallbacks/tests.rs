@@ -1,4 +1,4 @@
-use super::rules::DIRECT;
+use super::rules::{DIRECT, FEW_DIRECT};
 use super::*;
 use crate::Problem;
 use crate::matrix::Bsr;
@@ -19,14 +19,17 @@ fn names(options: &str, n: usize) -> Vec<String> {
 fn what_is_named_stays_and_what_is_open_climbs() {
     const LARGE: usize = 20_000; // more than fit in one subdomain
     let all = names("", LARGE);
-    assert_eq!(all[..2], ["ildu with bicgstab", "amg with bicgstab"]);
+    assert_eq!(all[..2], ["ildu:cut=whole with bicgstab", "amg with bicgstab"]);
     // Direct factors come after multigrid here. The attempt that they may be faster than follows them again.
     let direct = usize::from(cfg!(feature = "lu"));
     assert_eq!(
-        all.iter().position(|name| *name == format!("{DIRECT} with bicgstab")),
+        all.iter().position(|name| *name == format!("{FEW_DIRECT} with bicgstab")),
         (direct > 0).then_some(2)
     );
-    assert_eq!(all[2 + direct..4 + direct], ["ildu with bicgstab", "ildu:cut=whole with gmres(100)"]);
+    assert_eq!(
+        all[2 + direct..4 + direct],
+        ["ildu:cut=whole with bicgstab", "ildu:cut=whole with gmres(100)"]
+    );
     assert_eq!(all.len(), 8 + 2 * direct, "direct factors are the last resort too");
     let all = names("precond=jacobi", LARGE);
     let methods = ["bicgstab", "gmres(100)", "gmres(200)", "gmres(300)"];
@@ -70,7 +73,7 @@ fn more_fill_than_what_takes_too_long_is_not_tried() {
 fn symmetric_systems_begin_with_cg() {
     let a = Bsr::new(1, 3, 3, vec![0, 1, 2, 3], vec![0, 1, 2], vec![1.0; 3]).unwrap();
     let problem = Problem::bsr(&a).unwrap();
-    let direct = if cfg!(feature = "lu") { "lu:most=40000000 with bicgstab" } else { "jacobi with cg" };
+    let direct = if cfg!(feature = "lu") { "lu:most=300000000 with bicgstab" } else { "jacobi with cg" };
     for (options, first) in [
         ("", ["ildu with cg", direct]),
         ("precond=jacobi+ildu", ["jacobi+ildu with cg", "jacobi+ildu with bicgstab"]),
@@ -156,13 +159,16 @@ fn direct_factors_stand_by_their_cost() {
     assert_eq!(first, ["ras with fgmres(30)", "ildu with bicgstab"]);
     assert!(of_diagonal(n, weak).iter().take(2).map(|a| a.matching).eq([false, true]));
     // Incomplete factors and 60 iterations take 0.13 s, or 0.07 s with CG. Matched rows cost more.
-    assert_eq!(direct(n, 0.12, plain).0, Some(0));
+    assert_eq!(direct(n, 0.06, plain).0, Some(0));
+    assert_eq!(direct(n, 0.12, plain), (Some(1), Budget::of(8, 30.0)), "after a trial");
     assert_eq!(direct(n, 0.08, cg), (Some(1), Budget::until(80.0)));
     assert_eq!(direct(n, 0.06, cg).0, Some(0));
-    assert_eq!(direct(n, 0.5, weak).0, Some(0));
+    assert_eq!(direct(n, 0.07, weak).0, Some(0));
+    assert_eq!(direct(n, 0.5, weak), (Some(1), Budget::of(8, 125.0)), "after a trial");
     assert_eq!(direct(500, 0.06, cg).0, Some(1), "small systems");
     // Direct factors come before algebraic multigrid, and after it.
-    assert_eq!(direct(n, 0.2, plain), (Some(1), Budget::until(100.0)));
+    assert_eq!(direct(n, 0.1, cg), (Some(1), Budget::until(100.0)));
+    assert_eq!(direct(n, 0.2, plain), (Some(2), Budget::until(120.0)));
     assert_eq!(direct(n, 0.3, plain), (Some(2), Budget::until(120.0)));
     assert_eq!(direct(n, 0.3, cg), (Some(2), Budget::until(250.0)));
     assert_eq!(direct(1 << 19, 0.01, cg).0, Some(11), "the last resort");
@@ -171,6 +177,32 @@ fn direct_factors_stand_by_their_cost() {
     // No other set-up is needed if Jacobi converges quickly.
     let dominant = Seen { costs: Costs { others: 0.8, ..Costs::default() }, ..plain };
     assert_eq!(of_diagonal(n, dominant)[0].name(), "jacobi with bicgstab");
+}
+
+/// Attempts before direct factors may move as many bytes as fit in one and a half times their estimated time.
+#[test]
+#[cfg(feature = "lu")]
+fn attempts_before_direct_factors_take_no_longer() {
+    let limit = |n: usize, direct: f64, on_gpu: bool| {
+        let a = Bsr::new(1, n, n, (0..=n).collect(), (0..n as u32).collect(), vec![1.0; n]).unwrap();
+        let costs = Costs { direct, iteration: 1e-3, on_gpu, ..Costs::default() };
+        before_direct(&Problem::bsr(&a).unwrap().part_of_one(), Seen { costs, ..Seen::default() })
+    };
+    let second = limit(50_000, 1.0, false);
+    let bytes = second.bytes;
+    assert_eq!(second.left(7, 0.0, bytes / 100.0), 150);
+    assert_eq!(second.left(7, bytes, bytes / 100.0), 50);
+    assert_eq!(second.left(7, 2.0 * bytes, bytes / 100.0), 20, "at least some iterations");
+    assert!(!second.is_over(9999, 0.99 * bytes) && second.is_over(0, bytes));
+    assert_eq!(second.tighten(Budget::USUAL, bytes / 100.0), Budget::of(33, 100.0));
+    assert_eq!(second.tighten(Budget::of(8, 30.0), bytes / 100.0), Budget::of(8, 30.0));
+    // Without an estimate and on a GPU, iterations are counted.
+    for limit in [limit(50_000, f64::INFINITY, false), limit(5000, f64::INFINITY, true)] {
+        assert_eq!(limit.left(100, 1e30, 1.0), 2900);
+        assert_eq!(limit.tighten(Budget::USUAL, 1.0), Budget::USUAL);
+        assert!(limit.is_over(3000, 0.0) && !limit.is_over(2999, 1e30));
+    }
+    assert_eq!(limit(1 << 19, 1.0, false).left(100, 1e30, 1.0), usize::MAX - 100, "no limit");
 }
 
 /// Diffusion starts with Jacobi, or with multigrid on long graphs, and never with direct factors.
