@@ -209,7 +209,7 @@ impl<'a, S: PointBlockSum> Ours<'a, S> {
             zero: space.vector()?,
             b,
             // The solve must not stop before the last iteration.
-            stop: Stop { rtol: 0.0, atol: 0.0, max_iters },
+            stop: Stop { rtol: 0.0, atol: 0.0, max_iters, ..Stop::DEFAULT },
             space: space.clone(),
             time,
             keep_time: Box::new(keep_time),

@@ -29,12 +29,18 @@ module krylith
     public :: krylith_cancelled
     public :: krylith_converged, krylith_max_iterations, krylith_breakdown, krylith_stagnated, krylith_rounding_limit
     public :: krylith_inconsistent, krylith_diverged, krylith_not_finite, krylith_interrupted
+    public :: krylith_criterion_residual, krylith_criterion_rows, krylith_criterion_backward
 
     !> How a solve ended.
     enum, bind(c)
         enumerator :: krylith_converged = 0, krylith_max_iterations = 1, krylith_breakdown = 2, krylith_stagnated = 3, &
             krylith_rounding_limit = 4, krylith_inconsistent = 5, krylith_diverged = 6, &
             krylith_not_finite = 7, krylith_interrupted = 8
+    end enum
+
+    !> The criterion of convergence.
+    enum, bind(c)
+        enumerator :: krylith_criterion_residual = 0, krylith_criterion_rows = 1, krylith_criterion_backward = 2
     end enum
 
     !> How a Newton solve ended.
@@ -58,10 +64,14 @@ module krylith
         integer(c_int64_t) :: restarts = 0
         !> The relative residual |b - A x| / |b|, recomputed from x.
         real(c_double) :: true_residual = 0
-        !> The largest relative residual that counts as converged.
+        !> The largest value of the criterion that counts as converged: of the relative residual, by default.
         real(c_double) :: target = 0
         real(c_double) :: setup_seconds = 0
         real(c_double) :: solve_seconds = 0
+        !> The value of the criterion, recomputed from x: by default the relative residual.
+        real(c_double) :: criterion_value = 0
+        !> The criterion of convergence, which the option `criterion` names.
+        integer :: criterion = krylith_criterion_residual
     contains
         procedure :: converged => solution_converged
     end type
@@ -982,7 +992,7 @@ contains
         type(c_solution), intent(in) :: told
         type(krylith_solution) :: solution
         solution = krylith_solution(int(told%outcome), told%iterations, told%restarts, told%true_residual, told%target, &
-            told%setup_seconds, told%solve_seconds)
+            told%setup_seconds, told%solve_seconds, told%criterion_value, int(told%criterion))
     end function
 
     function place(memory) result(address)

@@ -14,7 +14,8 @@ module krylith_c
     type, bind(c) :: c_solution
         integer(c_int) :: outcome
         integer(c_int64_t) :: iterations, restarts
-        real(c_double) :: true_residual, target, setup_seconds, solve_seconds
+        real(c_double) :: true_residual, target, setup_seconds, solve_seconds, criterion_value
+        integer(c_int) :: criterion
     end type
 
     !> The result of a Newton solve, in the layout of C.

@@ -69,6 +69,16 @@ typedef enum {
     KRYLITH_INTERRUPTED = 8,
 } krylith_outcome;
 
+/// The criterion of convergence.
+typedef enum {
+    /// ‖b − A x‖₂, relative to ‖b‖₂ or to the initial residual.
+    KRYLITH_CRITERION_RESIDUAL = 0,
+    /// The same with every row divided by its 1-norm.
+    KRYLITH_CRITERION_ROWS = 1,
+    /// The component-wise backward error of x.
+    KRYLITH_CRITERION_BACKWARD = 2,
+} krylith_criterion;
+
 /// How a Newton solve ended.
 typedef enum {
     /// The norm of F(x) meets the tolerance.
@@ -119,12 +129,16 @@ typedef struct {
     int64_t restarts;
     /// The relative residual ‖b − A x‖ / ‖b‖, recomputed from x.
     double true_residual;
-    /// The largest relative residual that counts as converged.
+    /// The largest value of the criterion that counts as converged: of the relative residual, by default.
     double target;
     /// Seconds of set-up since the previous solve.
     double setup_seconds;
     /// Seconds of iterations.
     double solve_seconds;
+    /// The value of the criterion, recomputed from x: by default the relative residual.
+    double criterion_value;
+    /// The criterion of convergence, which the option `criterion` names.
+    krylith_criterion criterion;
 } krylith_solution;
 
 /// A callback that receives the iteration and the relative residual. It returns 0 to continue; any other

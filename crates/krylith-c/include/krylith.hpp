@@ -66,6 +66,13 @@ enum class Outcome {
     interrupted = KRYLITH_INTERRUPTED,
 };
 
+/// The criterion of convergence.
+enum class Criterion {
+    residual = KRYLITH_CRITERION_RESIDUAL,
+    rows = KRYLITH_CRITERION_ROWS,
+    backward = KRYLITH_CRITERION_BACKWARD,
+};
+
 inline std::string name(Outcome outcome) { return krylith_outcome_name(static_cast<int32_t>(outcome)); }
 
 /// The result of a solve.
@@ -76,16 +83,21 @@ struct Solution {
     std::int64_t restarts = 0;
     /// The relative residual ‖b − A x‖ / ‖b‖, recomputed from x.
     double true_residual = 0;
-    /// The largest relative residual that counts as converged.
+    /// The largest value of the criterion that counts as converged: of the relative residual, by default.
     double target = 0;
     /// Seconds of set-up since the previous solve, and seconds of iterations.
     double setup_seconds = 0, solve_seconds = 0;
+    /// The value of the criterion, recomputed from x: by default the relative residual.
+    double criterion_value = 0;
+    /// The criterion of convergence, which the option `criterion` names.
+    Criterion criterion = Criterion::residual;
 
     Solution() = default;
     explicit Solution(const krylith_solution &from)
         : outcome(static_cast<Outcome>(from.outcome)), iterations(from.iterations), restarts(from.restarts),
           true_residual(from.true_residual), target(from.target), setup_seconds(from.setup_seconds),
-          solve_seconds(from.solve_seconds) {}
+          solve_seconds(from.solve_seconds), criterion_value(from.criterion_value),
+          criterion(static_cast<Criterion>(from.criterion)) {}
     bool converged() const { return outcome == Outcome::converged; }
 };
 

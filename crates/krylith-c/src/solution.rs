@@ -45,6 +45,29 @@ impl From<krylith_core::Outcome> for Outcome {
     }
 }
 
+/// The criterion of convergence.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Criterion {
+    /// ‖b − A x‖₂, relative to ‖b‖₂ or to the initial residual.
+    KrylithCriterionResidual = 0,
+    /// The same with every row divided by its 1-norm.
+    KrylithCriterionRows = 1,
+    /// The component-wise backward error of x.
+    KrylithCriterionBackward = 2,
+}
+
+impl From<krylith_core::space::Criterion> for Criterion {
+    fn from(criterion: krylith_core::space::Criterion) -> Self {
+        use krylith_core::space::Criterion as From;
+        match criterion {
+            From::Residual => Self::KrylithCriterionResidual,
+            From::Rows => Self::KrylithCriterionRows,
+            From::Backward => Self::KrylithCriterionBackward,
+        }
+    }
+}
+
 /// The result of a solve.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -57,12 +80,16 @@ pub struct Solution {
     pub restarts: i64,
     /// The relative residual ‖b − A x‖ / ‖b‖, recomputed from x.
     pub true_residual: f64,
-    /// The largest relative residual that counts as converged.
+    /// The largest value of the criterion that counts as converged: of the relative residual, by default.
     pub target: f64,
     /// Seconds of set-up since the previous solve.
     pub setup_seconds: f64,
     /// Seconds of iterations.
     pub solve_seconds: f64,
+    /// The value of the criterion, recomputed from x: by default the relative residual.
+    pub criterion_value: f64,
+    /// The criterion of convergence, which the option `criterion` names.
+    pub criterion: Criterion,
 }
 
 impl From<&krylith_core::solver::Solution> for Solution {
@@ -82,6 +109,8 @@ impl Solution {
             target,
             setup_seconds: 0.0,
             solve_seconds: 0.0,
+            criterion_value: history.criterion_value,
+            criterion: history.criterion.into(),
         }
     }
 }

@@ -147,7 +147,7 @@ pub fn text(done: &Finished, wrote: &[String], verbose: u8, lost: bool) -> Strin
 /// Returns a line for each right-hand side, and the number of those that are not listed.
 fn each(done: &Finished) -> Vec<String> {
     let told = done.solved.iter().enumerate().take(SHOWN).map(|(c, s)| {
-        let residual = s.solution.history.true_relative_residual;
+        let residual = s.solution.history.criterion_value;
         format!("{}: {}, residual {residual:.2e}", c + 1, words::outcome(&s.solution))
     });
     let mut lines: Vec<String> = told.collect();

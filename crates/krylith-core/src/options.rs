@@ -27,7 +27,7 @@ use crate::names::{same, unknown};
 use crate::operator::{Format, ShareSpec};
 use crate::partition::{PartitionSpec, SubdomainSpec};
 use crate::precond::PrecondSpec;
-use crate::space::{Precision, Stop};
+use crate::space::{Criterion, Precision, RelativeTo, Stop};
 use crate::{Error, Result};
 use declare::{Bytes, Choice, Codec, Count, Flag, Real, Text, options, seconds};
 use std::fmt::{self, Display};
@@ -122,6 +122,13 @@ options! {
         "Relative tolerance. The solve stops when ‖b − A x‖₂ ≤ max(rtol·‖b‖₂, atol).";
     atol: f64 = Real(tolerance), "TOL", Stop, default "0",
         "Absolute tolerance.";
+    criterion: Criterion = Choice, "residual|rows|backward", Stop, default "`residual`",
+        "Quantity of r = b − A x that is compared with the tolerance. `residual` is ‖r‖₂, relative to ‖b‖₂. \
+         `rows` is ‖D⁻¹r‖₂, relative to ‖D⁻¹b‖₂, where D has the 1-norms of the rows of A. `backward` is the \
+         component-wise backward error, the largest |rᵢ|/(|A||x| + |b|)ᵢ.";
+    relative_to: RelativeTo = Choice, "b|r0", Stop, default "`b`",
+        "Vector whose norm divides the residual: b, or the residual r₀ = b − A x₀ of the initial guess. \
+         `backward` has no such vector.";
     max_iters: usize = Count(0, MOST_ITERATIONS), "N", Limit, default
         "10000, or 20 √n for n > 250,000 unknowns",
         "Limit of the number of iterations of a solve, over all of its restarts and attempts.";
@@ -310,6 +317,7 @@ impl Options {
                 return wrong(key, format!("is {value}; {e}"));
             }
         }
+        self.stop().check()?;
         let mut method = MethodSpec::meant(self)?;
         let open = self.method.is_none_or(|method| method == MethodName::Auto);
         if method == MethodName::Gmres && open && self.precond_or_auto().varies() {
@@ -354,6 +362,9 @@ impl Options {
             rtol: self.rtol.unwrap_or(default.rtol),
             atol: self.atol.unwrap_or(default.atol),
             max_iters: self.max_iters.unwrap_or(default.max_iters),
+            criterion: self.criterion.unwrap_or_default(),
+            relative_to: self.relative_to.unwrap_or_default(),
+            reference: None,
         }
     }
 

@@ -16,6 +16,7 @@ use krylith_core::partition::Subdomains;
 use krylith_core::precond::{
     Additive, BlockJacobi, Equilibrated, Ildu, IlduOptions, Multiplicative, NullSpace, Scaling, Stage,
 };
+use krylith_core::space::Criterion;
 use krylith_core::{Options, Outcome, Precision, Problem, Solver, Stop};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::Relaxed};
@@ -89,13 +90,24 @@ fn a_second_solve_allocates_nothing() {
                 let (before, live) = (ALLOCATIONS.load(Relaxed), LIVE.load(Relaxed));
                 for step in 0..repeats {
                     a.set_tau(&space, &k.a, k.tau * (1.0 + 1e-4 * step as f64)).unwrap();
-                    let stop = Stop { rtol: 1e-3, max_iters: 3, atol: 0.0 };
+                    let stop = Stop { rtol: 1e-3, max_iters: 3, atol: 0.0, ..Stop::DEFAULT };
                     method.solve(&space, &a, Some(p), &rhs, &mut x, &stop, &mut ()).unwrap();
                 }
                 let (after, live_after) = (ALLOCATIONS.load(Relaxed), LIVE.load(Relaxed));
                 assert_eq!((after - before, live_after - live), (0, 0), "b={b} s={s} {options}");
             }
             a.set_tau(&space, &k.a, k.tau).unwrap();
+
+            for criterion in [Criterion::Rows, Criterion::Backward] {
+                let stop = Stop { criterion, rtol: 1e-8, ..Stop::DEFAULT };
+                let mut before = 0;
+                for _ in 0..2 {
+                    x.fill(0.0);
+                    before = ALLOCATIONS.load(Relaxed);
+                    method.solve(&space, &a, Some(&jacobi), &rhs, &mut x, &stop, &mut ()).unwrap();
+                }
+                assert_eq!(ALLOCATIONS.load(Relaxed), before, "b={b} s={s} {options} {criterion}");
+            }
         }
     }
 }

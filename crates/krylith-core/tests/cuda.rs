@@ -91,6 +91,7 @@ fn main() {
         test("bicgstab_allocates_nothing_again", bicgstab_allocates_nothing_again, false),
         test("histories_agree_with_the_cpu", histories_agree_with_the_cpu, false),
         each!(method::every_method_reaches_every_outcome),
+        each!(criterion::every_criterion_is_certified),
         each!(residual::residuals_are_rounded_once),
         each!(residual::numbers_far_from_one_are_solved),
         each!(residual::the_limit_of_double_precision_is_named),

@@ -24,6 +24,7 @@ const ROWS: usize = 4;
 /// ```
 /// use krylith_plot::residuals::{Residuals, draw};
 /// let plot = Residuals {
+///     quantity: "‖r‖/‖b‖",
 ///     title: "A.mtx",
 ///     subtitle: "GMRES(2), point Jacobi: converged after 3 iterations",
 ///     residuals: &[1.0, 1e-2, 1e-4, 1e-7],
@@ -41,11 +42,14 @@ pub struct Residuals<'a> {
     pub title: &'a str,
     /// Method, preconditioner and outcome.
     pub subtitle: &'a str,
-    /// ‖r‖/‖b‖ from iteration 0: the recurrence's estimate, and the true residual at each restart.
+    /// The quantity that the solve compares with the tolerance: the title of the axis.
+    pub quantity: &'a str,
+    /// ‖r‖/‖b‖ or another quantity from iteration 0: the recurrence's estimate, and the true residual at each
+    /// restart.
     pub residuals: &'a [f64],
-    /// ‖b − A x‖/‖b‖ at the end.
+    /// The quantity of b − A x at the end.
     pub true_residual: f64,
-    /// The tolerance: ‖r‖/‖b‖ that ends the solve.
+    /// The tolerance: the value that ends the solve.
     pub target: f64,
     /// Iterations at which the method restarted from the true residual.
     pub restarts: &'a [usize],
@@ -191,7 +195,7 @@ pub fn draw(plot: &Residuals) -> Scene {
     }
     let top = entries(&mut scene, &legend, top);
 
-    let (x, y) = (Axis::counts("iteration", last), Axis::logarithmic("‖r‖/‖b‖", low, high));
+    let (x, y) = (Axis::counts("iteration", last), Axis::logarithmic(plot.quantity, low, high));
     let mut frame = Frame::new(x, y, top, HEIGHT, 6.0);
     let several = if plot.attempts.len() > 1 { plot.attempts } else { &[] };
     let begin: Vec<(f64, String)> = several.iter().map(|(i, name)| (*i as f64, name.clone())).collect();
@@ -350,6 +354,7 @@ mod tests {
 
     fn plot(residuals: &[f64], attempts: &[(usize, String)]) -> Scene {
         draw(&Residuals {
+            quantity: "‖r‖/‖b‖",
             title: "A<b>.mtx & more",
             subtitle: "GMRES(30), point-block Jacobi — converged after some iterations and a long story that needs two lines",
             residuals,

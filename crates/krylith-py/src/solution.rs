@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The arguments that make a [`Curve`], for pickles.
-type CurveParts = (String, Vec<f64>, f64, f64, Vec<usize>, Vec<(usize, String)>, bool);
+type CurveParts = (String, Vec<f64>, f64, f64, Vec<usize>, Vec<(usize, String)>, bool, String);
 
 /// A plot of residuals.
 #[pyclass(frozen, module = "krylith._native")]
@@ -21,6 +21,7 @@ pub struct Curve(plot::Curve);
 #[pymethods]
 impl Curve {
     #[new]
+    #[pyo3(signature = (subtitle, residuals, true_residual, target, restarts, attempts, converged, quantity="‖r‖/‖b‖".into()))]
     fn new(
         subtitle: String,
         residuals: Vec<f64>,
@@ -29,13 +30,31 @@ impl Curve {
         restarts: Vec<usize>,
         attempts: Vec<(usize, String)>,
         converged: bool,
+        quantity: String,
     ) -> Self {
-        Self(plot::Curve { subtitle, residuals, true_residual, target, restarts, attempts, converged })
+        Self(plot::Curve {
+            subtitle,
+            residuals,
+            true_residual,
+            target,
+            restarts,
+            attempts,
+            converged,
+            quantity,
+        })
     }
     fn __getnewargs__(&self) -> CurveParts {
-        let plot::Curve { subtitle, residuals, true_residual, target, restarts, attempts, converged } =
-            self.0.clone();
-        (subtitle, residuals, true_residual, target, restarts, attempts, converged)
+        let plot::Curve {
+            subtitle,
+            residuals,
+            true_residual,
+            target,
+            restarts,
+            attempts,
+            converged,
+            quantity,
+        } = self.0.clone();
+        (subtitle, residuals, true_residual, target, restarts, attempts, converged, quantity)
     }
     /// Returns the plot as text in SVG.
     fn svg(&self, title: &str) -> String {
@@ -80,6 +99,18 @@ impl Solution {
     #[getter]
     fn true_residual(&self) -> f64 {
         self.solution.history.true_relative_residual
+    }
+    #[getter]
+    fn criterion(&self) -> &'static str {
+        self.solution.history.criterion.name()
+    }
+    #[getter]
+    fn relative_to(&self) -> &'static str {
+        self.solution.history.relative_to.name()
+    }
+    #[getter]
+    fn criterion_value(&self) -> f64 {
+        self.solution.history.criterion_value
     }
     #[getter]
     fn convergence_factor(&self) -> Option<f64> {

@@ -212,7 +212,7 @@ impl Solver {
                 let _ = watch.callback.tell(history.iterations, relative_residual); // the solve has ended
             }
             solution.method = method_of_functions(&options, b.len())?;
-            let norm = history.rhs_norm;
+            let norm = history.reference;
             let Stop { rtol, atol, .. } = options.stop_of(b.len());
             solution.target = if norm > 0.0 { rtol.max(atol / norm) } else { atol };
             solution.precond = Arc::new(PrecondInfo {

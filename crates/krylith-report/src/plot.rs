@@ -13,11 +13,11 @@ use std::path::Path;
 pub struct Curve {
     /// Method, preconditioner and outcome.
     pub subtitle: String,
-    /// ‖r‖/‖b‖ from iteration 0.
+    /// ‖r‖/‖b‖ or another quantity from iteration 0.
     pub residuals: Vec<f64>,
-    /// ‖b − A x‖/‖b‖ at the end.
+    /// The quantity of b − A x at the end.
     pub true_residual: f64,
-    /// The ‖r‖/‖b‖ that ends the solve.
+    /// The value that ends the solve.
     pub target: f64,
     /// Iterations at which the method restarted.
     pub restarts: Vec<usize>,
@@ -25,6 +25,8 @@ pub struct Curve {
     pub attempts: Vec<(usize, String)>,
     /// True if the solve converged.
     pub converged: bool,
+    /// The quantity of the criterion, as the axis names it.
+    pub quantity: String,
 }
 
 impl Curve {
@@ -34,11 +36,12 @@ impl Curve {
         Self {
             subtitle: format!("{} — {}", words::method(solution), words::outcome(solution)),
             residuals: solution.history.residuals.clone(),
-            true_residual: solution.history.true_relative_residual,
+            true_residual: solution.history.criterion_value,
             target: solution.target,
             restarts: solution.restarts().collect(),
             attempts: attempts.collect(),
             converged: solution.converged(),
+            quantity: solution.history.criterion.formula(solution.history.relative_to).into(),
         }
     }
 
@@ -46,6 +49,7 @@ impl Curve {
     pub fn draw(&self, title: &str) -> Scene {
         residuals::draw(&Residuals {
             title,
+            quantity: &self.quantity,
             subtitle: &self.subtitle,
             residuals: &self.residuals,
             true_residual: self.true_residual,

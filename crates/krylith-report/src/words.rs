@@ -4,6 +4,7 @@ use krylith_core::method::MethodName;
 use krylith_core::operator::Format;
 use krylith_core::precond::PrecondSpec;
 use krylith_core::solver::{EventKind, SetupParts, Solution};
+use krylith_core::space::{Criterion, History, RelativeTo};
 use krylith_core::text::{count, plural, seconds};
 use krylith_core::{Options, Outcome, Precision, Problem, Remedy};
 use std::fmt::Write;
@@ -94,12 +95,13 @@ pub fn outcome(solution: &Solution) -> String {
 pub fn verdict(label: &str, solution: &Solution, options: &Options, language: Language) -> String {
     let history = &solution.history;
     format!(
-        "{}: {}{} after {}, relative residual {:.2e}, wanted {:.2e}{}",
+        "{}: {}{} after {}, {} {:.2e}, wanted {:.2e}{}",
         label,
         history.outcome,
         history.reason.map(|why| format!(" ({why})")).unwrap_or_default(),
         plural(history.iterations, "iteration"),
-        history.true_relative_residual,
+        history.criterion.words(history.relative_to),
+        history.criterion_value,
         solution.target,
         remedy(solution, options, language)
     )
@@ -119,14 +121,15 @@ fn remedy(solution: &Solution, options: &Options, language: Language) -> String 
         Outcome::Inconsistent => inconsistent(solution, language),
         Outcome::RoundingLimit if history.reason.is_some() => "; scale the system".into(),
         // Rounding of x explains the residual within a small factor; the rest comes from underflow.
-        Outcome::RoundingLimit if history.true_relative_residual > 100.0 * history.rounding => format!(
+        Outcome::RoundingLimit if history.criterion_value > 100.0 * history.rounding => format!(
             "; rounding of x alone causes a relative residual of only {:.1e}; numbers of x, or products \
              with them, are too small for double precision (below 2.2e-308): scale the system",
             history.rounding
         ),
         Outcome::RoundingLimit => format!(
-            "; rounding of x causes a residual of up to {:.1e}, so x is as good as that of a direct solve: \
+            "; rounding of x causes a {} of up to {:.1e}, so x is as good as that of a direct solve: \
              loosen {rtol}",
+            short_words(history),
             history.rounding
         ),
         Outcome::NotFinite if history.reason.is_some() => "; scale the system".into(),
@@ -292,16 +295,34 @@ pub fn description(solution: &Solution, options: &Options) -> Vec<String> {
     lines
 }
 
+/// Returns the quantity that rounding bounds.
+fn short_words(history: &History) -> &'static str {
+    match history.criterion {
+        Criterion::Residual => "residual",
+        other => other.words(history.relative_to),
+    }
+}
+
 /// Returns the residual at the end, the target, and the share of rounding.
 pub fn residual(solution: &Solution) -> String {
     let history = &solution.history;
     let by_rows = solution.row_scaled_residual.map(|r| format!(", {r:.1e} with rows scaled to norm 1"));
-    let text = format!(
-        "{:.3e} true, ‖b − A x‖/‖b‖{}; wanted {:.3e}",
-        history.true_relative_residual,
-        by_rows.unwrap_or_default(),
-        solution.target
-    );
+    let usual = history.criterion == Criterion::Residual && history.relative_to == RelativeTo::B;
+    let text = match usual {
+        true => format!(
+            "{:.3e} true, ‖b − A x‖/‖b‖{}; wanted {:.3e}",
+            history.true_relative_residual,
+            by_rows.unwrap_or_default(),
+            solution.target
+        ),
+        false => format!(
+            "{:.3e} {}; wanted {:.3e}; ‖b − A x‖/‖b‖ {:.3e}",
+            history.criterion_value,
+            history.criterion.words(history.relative_to),
+            solution.target,
+            history.true_relative_residual
+        ),
+    };
     // With b = 0 the share of rounding is not defined.
     match history.rounding.is_finite() {
         true => format!("{text}; rounding of x adds at most {:.1e}", history.rounding),

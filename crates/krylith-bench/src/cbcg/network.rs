@@ -137,7 +137,7 @@ fn rank(
     let jacobi = BlockJacobi::new(&space, &terms, Precision::F64)?;
     let mut method = method.build(&space)?;
     let (mut x, mut best, mut one) = (vec![0.0; rhs.len()], f64::INFINITY, None);
-    let stop = Stop { rtol: RTOL, atol: 0.0, max_iters: most };
+    let stop = Stop { rtol: RTOL, atol: 0.0, max_iters: most, ..Stop::DEFAULT };
     for round in 0..=ROUNDS {
         x.fill(0.0);
         let seconds = together(&space, &*comm, || {

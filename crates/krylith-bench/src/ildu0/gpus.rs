@@ -109,7 +109,7 @@ fn rank<G: Ground>(
         sums[1] += ((first + i) % 7) as f64 * v;
     }
     comm.sum(&mut sums)?;
-    let stop = Stop { rtol: RTOL, atol: 0.0, max_iters: options.iterations.unwrap_or(MOST) };
+    let stop = Stop { rtol: RTOL, atol: 0.0, max_iters: options.iterations.unwrap_or(MOST), ..Stop::DEFAULT };
 
     let application = repeated(2, options.repetitions(), || {
         let row = || (0..ROW).try_for_each(|_| ildu.apply(&space, &b, &mut u));

@@ -52,7 +52,7 @@ impl<S: SubdomainFactors + PointBlockSum> Solver for OurSolver<S> {
     }
     fn solve(&mut self, rtol: f64, most: usize) -> Result<Vec<f64>> {
         let (space, ildu) = (&self.preconditioner.space, &self.preconditioner.ildu);
-        let stop = Stop { rtol, atol: 0.0, max_iters: most };
+        let stop = Stop { rtol, atol: 0.0, max_iters: most, ..Stop::DEFAULT };
         space.copy(&self.zero, &mut self.x)?;
         let (a, b, x) = (self.operator.as_ref(), &self.b, &mut self.x);
         let history = self.method.solve(space, a, Some(ildu.as_ref()), b, x, &stop, &mut ())?;

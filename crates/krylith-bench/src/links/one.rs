@@ -110,7 +110,7 @@ fn iteration<S: krylith_core::operator::PointBlockSum>(
     let mut gmres = Gmres::new(space, GmresOptions { restart: RESTART, ..GmresOptions::default() })?;
     let (mut b, mut x, zero) = (space.vector()?, space.vector()?, space.vector()?);
     space.write(&case.rhs, &mut b)?;
-    let stop = Stop { rtol: 0.0, atol: 0.0, max_iters: plan.iterations };
+    let stop = Stop { rtol: 0.0, atol: 0.0, max_iters: plan.iterations, ..Stop::DEFAULT };
     let samples = repeated(2, plan.samples, || {
         space.copy(&zero, &mut x)?;
         space.wait()?;

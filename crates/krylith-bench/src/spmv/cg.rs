@@ -111,7 +111,7 @@ fn solves<S: Space>(
     for solve in 0..=SOLVES {
         space.copy(&zero, &mut x)?;
         let max_iters = if solve == 0 { WARM.min(iterations) } else { iterations };
-        let stop = Stop { rtol: 0.0, atol: 0.0, max_iters };
+        let stop = Stop { rtol: 0.0, atol: 0.0, max_iters, ..Stop::DEFAULT };
         let taken = together(space, comm, || {
             cg.solve(space, operator, None, &b, &mut x, &stop, &mut ()).map(|_| ())
         })?;
@@ -135,7 +135,7 @@ mod tests {
         let space = Cpu::new(a.rows(), 1);
         let operator = PointBlock::csr(&space, a, Precision::F64).unwrap();
         let (b, mut x) = (vec![1.0; a.rows()], vec![0.0; a.rows()]);
-        let stop = Stop { rtol: 0.0, atol: 0.0, max_iters };
+        let stop = Stop { rtol: 0.0, atol: 0.0, max_iters, ..Stop::DEFAULT };
         let mut cg = make(&space).unwrap();
         let made = cg.solve(&space, &operator, None, &b, &mut x, &stop, &mut ()).unwrap();
         (made.iterations, made.residuals.clone())

@@ -63,6 +63,10 @@ static void matrices_of_all_widths(void) {
             EXPECT(krylith_solve(problem, OPTIONS, b, x, NULL, &solution) == KRYLITH_OK);
             EXPECT(solution.outcome == KRYLITH_CONVERGED && near(x, 1.0));
             EXPECT(solution.true_residual <= solution.target && solution.target == 1e-12);
+            EXPECT(solution.criterion == KRYLITH_CRITERION_RESIDUAL && solution.criterion_value == solution.true_residual);
+            memset(x, 0, sizeof x);
+            EXPECT(krylith_solve(problem, "criterion=rows rtol=1e-12", b, x, NULL, &solution) == KRYLITH_OK);
+            EXPECT(solution.criterion == KRYLITH_CRITERION_ROWS && solution.criterion_value <= 1e-12 && near(x, 1.0));
             krylith_problem_free(problem);
         }
     }

@@ -12,6 +12,7 @@ pub use of_solve::report;
 use described::described;
 use krylith_core::precond::Value;
 use krylith_core::solver::{EventKind, SetupParts};
+use krylith_core::space::{Criterion, RelativeTo};
 use serde_json::Map;
 
 /// The version of these fields.
@@ -63,14 +64,24 @@ pub struct Report {
     /// The number of iterations. An iteration has one product with the operator; in BiCGSTAB it has two.
     pub iterations: usize,
     /// ‖r‖/‖b‖ in the 2-norm, unscaled: one value before the first iteration and one after each. A value that
-    /// is not finite is null.
+    /// is not finite is null. With another criterion, the values are those of its quantity.
     pub residuals: Vec<Option<f64>>,
     /// The mean factor by which an iteration reduced the residual, (‖r_n‖/‖r_0‖)^(1/n). The field is absent
     /// without iterations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub convergence_factor: Option<f64>,
-    /// ‖b − A x‖/‖b‖, recomputed at the end with twice the working precision.
+    /// ‖b − A x‖/‖b‖, recomputed at the end with twice the working precision. It is the same quantity for
+    /// every criterion.
     pub true_relative_residual: Option<f64>,
+    /// The criterion of convergence: `residual`, `rows` or `backward`.
+    #[serde(default = "usual_criterion")]
+    pub criterion: String,
+    /// The vector whose norm divides the residual: `b` or `r0`.
+    #[serde(default = "usual_vector")]
+    pub relative_to: String,
+    /// The value of the criterion, recomputed at the end. It is that which is compared with the tolerance.
+    #[serde(default)]
+    pub criterion_value: Option<f64>,
     /// ‖D⁻¹(b − A x)‖/‖D⁻¹b‖, where the diagonal matrix D has the 1-norms of the rows of A. The field is
     /// absent unless the solve converged and the rows differ in scale by more than 10⁶.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -214,7 +225,7 @@ pub struct Choice {
 }
 /// One of several right-hand sides.
 pub struct Column {
-    /// The outcome of this column. This field and the next six have the meaning of the fields of the same
+    /// The outcome of this column. This field and the next seven have the meaning of the fields of the same
     /// names above.
     pub outcome: String,
     /// The cause of a breakdown; absent for other outcomes.
@@ -226,6 +237,9 @@ pub struct Column {
     pub residuals: Vec<Option<f64>>,
     /// The recomputed residual.
     pub true_relative_residual: Option<f64>,
+    /// The value of the criterion.
+    #[serde(default)]
+    pub criterion_value: Option<f64>,
     /// The attainable residual.
     pub rounding: Option<f64>,
     /// The residuals of the components.
@@ -320,6 +334,16 @@ pub fn parameters(of: &[(String, Value)]) -> Map<String, serde_json::Value> {
 /// Parts of a set-up by name.
 pub fn parts(of: &SetupParts) -> Map<String, serde_json::Value> {
     of.iter().map(|(part, seconds)| (part.name().to_string(), seconds.into())).collect()
+}
+
+/// The criterion of reports that name none.
+fn usual_criterion() -> String {
+    Criterion::default().name().into()
+}
+
+/// The vector of reports that name none.
+fn usual_vector() -> String {
+    RelativeTo::default().name().into()
 }
 
 /// JSON has no NaN.

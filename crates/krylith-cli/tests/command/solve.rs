@@ -528,3 +528,45 @@ fn a_closed_pipe_is_no_error() {
         std::process::Command::new("sh").args(["-c", &script]).current_dir(f.0.path()).output().unwrap();
     Ran::new(output).works();
 }
+
+/// Rows of unlike scale, and each criterion in the report, on the plot and on the terminal.
+#[test]
+fn a_criterion_is_that_of_the_report_the_plot_and_the_text() {
+    let f = Folder::new();
+    let mut matrix = String::from("%%MatrixMarket matrix coordinate real general\n20 20 39\n");
+    let (mut rhs, scale) = (String::from("%%MatrixMarket matrix array real general\n20 1\n"), [1e9, 1e-3]);
+    for i in 0..20 {
+        let s = scale[i % 2];
+        matrix += &format!("{} {} {:e}\n", i + 1, i + 1, 3.0 * s);
+        if i > 0 {
+            matrix += &format!("{} {} {:e}\n", i + 1, i, -s);
+        }
+        rhs += &format!("{:e}\n", s);
+    }
+    f.write("a.mtx", &matrix);
+    f.write("b.mtx", &rhs);
+    let solve =
+        "solve a.mtx --rhs b.mtx --method gmres --precond none --rtol 1e-9 --report r.json --plot p.svg";
+    for (criterion, words, axis) in [
+        ("rows", "row-scaled relative residual", "‖D⁻¹r‖/‖D⁻¹b‖"),
+        ("backward", "component-wise backward error", "max |rᵢ|/(|A||x|+|b|)ᵢ"),
+        ("residual", "‖b − A x‖/‖b‖", "‖r‖/‖b‖"),
+    ] {
+        let ran = f.line(&format!("{solve} --criterion {criterion}"));
+        ran.works();
+        let r = report(&f, "r.json");
+        assert_eq!((&r["criterion"], &r["relative_to"]), (&criterion.into(), &"b".into()));
+        let value = r["criterion_value"].as_f64().unwrap();
+        assert!(value <= 1e-9 && r["outcome"] == "converged", "{criterion} {value:e}");
+        let last = r["residuals"].as_array().unwrap().last().unwrap().as_f64().unwrap();
+        assert!((last - value).abs() <= 1e-9 * value + 1e-18, "{criterion} {last:e} {value:e}");
+        assert!(ran.out.contains(words), "{criterion}: {}", ran.out);
+        assert!(std::fs::read_to_string(f.path("p.svg")).unwrap().contains(axis), "{criterion}");
+    }
+    f.line(&format!("{solve} --relative-to r0")).works();
+    assert_eq!(report(&f, "r.json")["relative_to"], "r0");
+    let refused = f.line(&format!("{solve} --criterion backward --relative-to r0"));
+    refused.fails(2, &["relative_to", "criterion=backward"]);
+    f.line(&format!("{solve} --criterion backward --atol 1e-3")).fails(2, &["atol", "criterion=backward"]);
+    f.line(&format!("{solve} --criterion row")).fails(2, &["rows"]);
+}

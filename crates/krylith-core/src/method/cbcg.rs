@@ -448,6 +448,7 @@ impl<S: Space> CbcgRecurrence<S> {
 impl<S: Space> Recurrence<S> for CbcgRecurrence<S> {
     type Options = CbcgOptions;
     const SCALARS: usize = Scalars::LEN;
+    const SYMMETRIC: bool = true;
     const PATIENCE: usize = 3; // ‖r‖₂ is not monotone, as in CG
 
     fn new(space: &S, options: CbcgOptions) -> Result<Self> {

@@ -274,6 +274,7 @@ macro_rules! form {
 impl<S: Space> Recurrence<S> for CgRecurrence<S> {
     type Options = CgOptions;
     const SCALARS: usize = Scalars::LEN;
+    const SYMMETRIC: bool = true;
     const PATIENCE: usize = 3; // ‖r‖₂ is not monotone: one restart without progress decides nothing
 
     fn new(space: &S, CgOptions { form }: CgOptions) -> Result<Self> {

@@ -27,11 +27,12 @@
 
 mod columns;
 mod convergence;
+pub(super) mod criterion;
 mod ending;
 mod recurrence;
 mod unit;
 
-use super::work::{Operators, Work};
+use super::work::{Given, Operators, Work};
 use crate::operator::LinearOperator;
 use crate::space::{
     BATCH, COMPLETED, FLAGS, History, Observer, Outcome, Phase, REASON, REMAINING, Reason, Space, Stop,
@@ -40,6 +41,7 @@ use crate::space::{
 use crate::{Result, steps, sweeps};
 pub use columns::ColumnsMethod;
 use convergence::Convergence;
+use criterion::Quantity;
 pub use recurrence::Recurrence;
 
 steps! {
@@ -182,6 +184,8 @@ pub struct Krylov<S: Space, R: Recurrence<S>> {
     /// The sum of the updates of x since the last restart. At a restart it is scratch for magnitudes.
     correction: S::Vector,
     x_best: S::Vector,
+    /// The vectors of a criterion other than ‖r‖₂, once a solve has had one.
+    quantity: Option<Quantity<S>>,
     opening: S::Recording,
     batch: S::Recording,
     /// Number of iterations of a batch, and the key of the operators for which it was chosen.
@@ -218,6 +222,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             x: space.vector()?,
             correction: space.vector()?,
             x_best: space.vector()?,
+            quantity: None,
             opening: S::Recording::default(),
             batch: S::Recording::default(),
             length: (most, None),
@@ -235,7 +240,8 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
     /// Solves A x = b, starting from the given x. `p` applies P⁻¹.
     ///
     /// # Errors
-    /// Errors of the device. Non-convergence is an [`Outcome`], not an error.
+    /// Errors of the device; a criterion that needs |A|, which `a` does not have. Non-convergence is an
+    /// [`Outcome`], not an error.
     pub fn solve(
         &mut self,
         space: &S,
@@ -246,9 +252,27 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         stop: &Stop,
         observer: &mut dyn Observer,
     ) -> Result<&History> {
-        let s = space;
-        let Some((mut convergence, unit)) = self.begin(s, b, x, stop)? else { return Ok(&self.history) };
-        let mut on = Operators::new(a, p);
+        let quantity = self.take_quantity(space, a, stop)?;
+        let done = self.solve_by(space, (a, p), quantity.as_ref(), b, x, stop, observer);
+        self.quantity = quantity.or(self.quantity.take());
+        done?;
+        Ok(&self.history)
+    }
+
+    /// Solves A x = b with the vectors of its criterion.
+    fn solve_by(
+        &mut self,
+        s: &S,
+        (a, p): Given<'_, S>,
+        quantity: Option<&Quantity<S>>,
+        b: &S::Vector,
+        x: &mut S::Vector,
+        stop: &Stop,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        let Some((mut convergence, unit)) = self.begin(s, quantity, b, x, stop)? else { return Ok(()) };
+        let around = quantity.and_then(|quantity| quantity.around(a, p));
+        let mut on = Operators::by((a, p), &around, quantity);
         on.weigh(s)?;
         let on = &on;
         self.lazy = on.costly()
@@ -262,20 +286,21 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
 
         let mut now = Now { flags: [0; FLAGS], under_way: 1, interrupted: false };
         let outcome = loop {
-            while now.under_way <= s.pipeline_depth() && !now.interrupted {
+            // The host writes the next target before the next batch, if the criterion needs that.
+            let ahead = if convergence.aims { 0 } else { s.pipeline_depth() };
+            while now.under_way <= ahead && !now.interrupted {
                 now.interrupted = self.batch(s, on, &mut convergence, observer)?;
                 now.under_way += 1;
             }
             if let Some(outcome) = self.examine(s, on, x, &mut now, &mut convergence, observer)? {
                 break outcome;
             }
-            if s.pipeline_depth() == 0 {
+            if ahead == 0 {
                 now.interrupted = self.batch(s, on, &mut convergence, observer)?;
                 now.under_way += 1;
             }
         };
-        self.conclude(s, on, x, unit, outcome, &mut now, &mut convergence)?;
-        Ok(&self.history)
+        self.conclude(s, on, x, unit, outcome, &mut now, &mut convergence)
     }
 
     /// Clears the history, and takes b and x in the unit of the solve. Returns `None` if the solve ends
@@ -283,21 +308,22 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
     fn begin(
         &mut self,
         s: &S,
+        quantity: Option<&Quantity<S>>,
         b: &S::Vector,
         x: &mut S::Vector,
         stop: &Stop,
     ) -> Result<Option<(Convergence, f64)>> {
         self.history.clear();
+        (self.history.criterion, self.history.relative_to) = (stop.criterion, stop.relative_to);
         // Reserve space for the iteration limit, up to a bound, so that a second solve does not allocate.
         self.history.residuals.reserve(stop.max_iters.min(1 << 20) + 1);
         let (norm_b, unit) = self.norm_of_b(s, b)?;
-        let stop = &Stop { atol: stop.atol * unit, ..*stop };
         self.history.rhs_norm = norm_b / unit;
         if norm_b == 0.0 {
             // x = 0 solves the system, whatever the initial guess.
             s.copy(b, x)?;
             self.history.residuals.push(0.0);
-            self.history.true_relative_residual = 0.0;
+            (self.history.true_relative_residual, self.history.criterion_value) = (0.0, 0.0);
             self.history.outcome = Outcome::Converged;
             return Ok(None);
         }
@@ -308,7 +334,12 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             return Ok(None);
         }
         self.take(s, b, x, unit)?;
-        Ok(Some((Convergence::new(norm_b, unit, stop), unit)))
+        let norms = [norm_b, quantity.map_or(Ok(norm_b), |quantity| quantity.begin(s, &mut self.b))?];
+        let mut convergence = Convergence::new(norms, unit, stop);
+        if let Some(quantity) = quantity {
+            convergence.set_quantity(quantity.units(unit), quantity.margin(), quantity.is_exact(), stop);
+        }
+        Ok(Some((convergence, unit)))
     }
 
     /// Reads the results of the oldest batch in flight. Returns the outcome if they end the solve.
@@ -326,7 +357,9 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         *under_way -= 1;
         let verified = flags[VERIFIED] != 0;
         if convergence.first.is_nan() {
-            self.begin_from(s, on, x, under_way, convergence, observer)?;
+            self.begin_from(s, on, x, (flags, under_way), convergence, observer)?;
+        } else if verified && on.certifies() && !self.is_left() {
+            self.read_certified(s, on, flags, convergence)?;
         }
         if verified {
             let left = self.is_left();
@@ -338,7 +371,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
             let hopeless = matches!(ended, Some(Outcome::NotFinite | Outcome::Diverged));
             if !hopeless && (ended.is_some() || self.is_near(convergence)) {
                 // The outcome needs the certified residual, and so does a restart near the rounding level.
-                if !left {
+                if !left && !on.certifies() {
                     self.drain(s, flags, under_way, convergence)?;
                     self.certify(s, on, flags, convergence)?;
                 }
@@ -362,50 +395,6 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         Ok((*interrupted || on.any(s, asks)?).then_some(Outcome::Interrupted))
     }
 
-    /// Ends a solve: certifies the residual of an interrupted one, and writes x.
-    fn conclude(
-        &mut self,
-        s: &S,
-        on: &Operators<S>,
-        x: &mut S::Vector,
-        unit: f64,
-        outcome: Outcome,
-        now: &mut Now,
-        convergence: &mut Convergence,
-    ) -> Result<()> {
-        self.drain(s, &mut now.flags, &mut now.under_way, convergence)?;
-        if convergence.verified != self.history.iterations {
-            // An interrupted solve made iterations after the last true residual.
-            self.certify(s, on, &mut now.flags, convergence)?;
-        }
-        self.end(s, on, x, unit, outcome, convergence)
-    }
-
-    /// Waits for the batches in flight and collects their results.
-    fn drain(
-        &mut self,
-        s: &S,
-        flags: &mut [i32; FLAGS],
-        under_way: &mut usize,
-        convergence: &mut Convergence,
-    ) -> Result<()> {
-        while *under_way > 0 {
-            let mut next = [0; FLAGS];
-            self.collect_history(s, &mut next, convergence)?;
-            *under_way -= 1;
-            convergence.certified &= next[COMPLETED] == 0;
-            if next[VERIFIED] != 0 {
-                // The residual that was left to the host is not computed yet.
-                convergence.verified = if self.is_left() { usize::MAX } else { self.history.iterations };
-            }
-            // Ignore batches that did nothing.
-            if next[COMPLETED] > 0 || next[VERIFIED] != 0 {
-                *flags = next;
-            }
-        }
-        Ok(())
-    }
-
     /// Restarts the recurrence from the certified residual, which replaces the last residual of the history.
     fn certify(
         &mut self,
@@ -415,11 +404,10 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         convergence: &mut Convergence,
     ) -> Result<()> {
         let reason = flags[REASON];
-        self.reopen(s, on, flags)?;
+        self.reopen(s, on, flags, convergence)?;
         flags[REASON] = reason;
         (convergence.verified, convergence.certified) = (self.history.iterations, true);
-        let relative = self.host[Header::AT.norm] / convergence.norm_b;
-        *self.history.residuals.last_mut().expect("the first residual was pushed") = relative;
+        self.replace_last(self.known(convergence).norm / convergence.reference);
         Ok(())
     }
 
@@ -453,7 +441,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
     fn write_header(&mut self, s: &S, convergence: &Convergence) -> Result<()> {
         self.host.fill(0.0);
         self.host[Header::AT.rounding] = ROUNDING * convergence.norm_b;
-        self.host[Header::AT.target] = convergence.target;
+        self.host[Header::AT.target] = if convergence.aims { 0.0 } else { convergence.target };
         self.host[Header::AT.best] = f64::INFINITY;
         self.recurrence.write_scalars(&mut self.host);
         let mut flags = [0; FLAGS];
@@ -478,9 +466,17 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
     }
 
     /// Does the same as [`open`](Self::open) and waits for the result. No batch may be in flight.
-    fn reopen(&mut self, s: &S, on: &Operators<S>, flags: &mut [i32; FLAGS]) -> Result<()> {
+    fn reopen(
+        &mut self,
+        s: &S,
+        on: &Operators<S>,
+        flags: &mut [i32; FLAGS],
+        convergence: &mut Convergence,
+    ) -> Result<()> {
         self.open(s, on)?;
-        s.take_readback(&mut self.scalars, &mut self.host, flags)
+        s.take_readback(&mut self.scalars, &mut self.host, flags)?;
+        self.read_quantity(s, on.quantity, convergence)?;
+        self.aim(s, on, flags, convergence)
     }
 
     /// Launches up to m iterations, and a restart if they end in one. Returns true if the observer
@@ -524,7 +520,7 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
                 recurrence.finish(&mut on.work(s, scalars, false), correction)?;
                 match self.lazy {
                     true => s.step(leave_to_host, &mut self.scalars, 0)?,
-                    false => self.residual(s, on, false, false)?,
+                    false => self.residual(s, on, false, on.certifies())?,
                 }
             }
             s.guard(None);
@@ -561,20 +557,21 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
     /// Reads the results of the oldest batch in flight, and appends its residuals to the history.
     fn collect_history(&mut self, s: &S, flags: &mut [i32; FLAGS], convergence: &Convergence) -> Result<()> {
         s.take_readback(&mut self.scalars, &mut self.host, flags)?;
-        let (history, host, norm_b) = (&mut self.history, &self.host, convergence.norm_b);
+        let (history, host) = (&mut self.history, &self.host);
+        let relative = |norm: f64| convergence.ratio * norm / convergence.reference;
         let (completed, reason) = (flags[COMPLETED] as usize, Reason::from_code(flags[REASON]));
         if history.residuals.is_empty() {
-            history.residuals.push(host[Header::AT.norm] / norm_b);
+            history.residuals.push(relative(host[Header::AT.norm]));
             return Ok(());
         }
         // Iterations that follow a true residual, except the first one, belong to a restart.
         let restarted = completed > 0 && history.iterations > 0 && convergence.verified == history.iterations;
         history.restarts += usize::from(restarted);
-        history.residuals.extend((1..=completed).map(|j| host[R::SCALARS + j] / norm_b));
+        history.residuals.extend((1..=completed).map(|j| relative(host[R::SCALARS + j])));
         history.iterations += completed;
         if flags[VERIFIED] != 0 {
             // If a batch ends with the true residual, this replaces the residual of the recurrence.
-            *history.residuals.last_mut().expect("the first was pushed") = host[Header::AT.norm] / norm_b;
+            *history.residuals.last_mut().expect("the first was pushed") = relative(host[Header::AT.norm]);
         }
         history.reductions += self.recurrence.reductions(completed, reason);
         Ok(())

@@ -218,6 +218,7 @@ fn in_turn<V>([one, other]: &mut [V; 2], j: usize) -> [&mut V; 2] {
 impl<S: Space> Recurrence<S> for MinresRecurrence<S> {
     type Options = ();
     const SCALARS: usize = Scalars::LEN;
+    const SYMMETRIC: bool = true;
     const PATIENCE: usize = 3; // ‖r‖₂ is not monotone: one restart without progress decides nothing
     const PERIOD: usize = 2;
 

@@ -31,8 +31,9 @@ use crate::space::{History, Observer, Space, StepSource, Stop, SweepSource};
 use krylov::Recurrence;
 
 /// The scalar steps and vector sweeps of every method: the kernels that a device compiles.
-pub const KERNELS: [(&[StepSource], &[SweepSource]); 8] = [
+pub const KERNELS: [(&[StepSource], &[SweepSource]); 9] = [
     (krylov::STEPS, krylov::SWEEPS),
+    (&[], krylov::criterion::SWEEPS),
     (bicgstab::STEPS, bicgstab::SWEEPS),
     (cbcg::STEPS, cbcg::SWEEPS),
     (cg::STEPS, cg::SWEEPS),

@@ -1,5 +1,6 @@
 //! The workspace of a recurrence, and the sweeps and products that a recurrence calls by name.
 
+use super::krylov::criterion::{Quantity, Scaled};
 use super::krylov::{magnitude, subtract};
 use crate::Result;
 use crate::operator::{Dots, LinearOperator};
@@ -19,6 +20,7 @@ pub struct Work<'a, S: Space> {
     pub costly: bool,
     a: &'a dyn LinearOperator<S>,
     p: Option<&'a dyn LinearOperator<S>>,
+    quantity: Option<&'a Quantity<S>>,
 }
 
 impl<S: Space> Work<'_, S> {
@@ -79,6 +81,9 @@ impl<S: Space> Work<'_, S> {
         self.space.mark(Phase::Product);
         if self.a.residual(self.space, b, x, r, m)? {
             self.space.mark(Phase::Other);
+            if let Some(quantity) = self.quantity {
+                quantity.observe(self.space, r, m)?;
+            }
             return self.sweep(magnitude, [], [m]);
         }
         self.residual(b, x, r)
@@ -148,11 +153,16 @@ impl<S: Space> Work<'_, S> {
     }
 }
 
+/// A and P.
+pub(super) type Given<'a, S> = (&'a dyn LinearOperator<S>, Option<&'a dyn LinearOperator<S>>);
+
 /// A, P, and the key of recorded batches; there is no key if A or P cannot be recorded.
 pub(super) struct Operators<'a, S: Space> {
     a: &'a dyn LinearOperator<S>,
     p: Option<&'a dyn LinearOperator<S>>,
     pub key: Option<u64>,
+    /// The vectors of a criterion other than ‖r‖₂.
+    pub quantity: Option<&'a Quantity<S>>,
     costly: bool,
 }
 
@@ -160,10 +170,24 @@ pub(super) struct Operators<'a, S: Space> {
 const COSTLY: f64 = 4.0;
 
 impl<'a, S: Space> Operators<'a, S> {
-    pub fn new(a: &'a dyn LinearOperator<S>, p: Option<&'a dyn LinearOperator<S>>) -> Self {
+    /// The operators of a solve with this criterion: A and P, or those around them.
+    pub fn by(
+        (a, p): Given<'a, S>,
+        around: &'a Option<(Scaled<'a, S>, Option<Scaled<'a, S>>)>,
+        quantity: Option<&'a Quantity<S>>,
+    ) -> Self {
+        let on = match around {
+            Some((a, p)) => Self::new(a, p.as_ref().map(|p| p as &dyn LinearOperator<S>)),
+            None => Self::new(a, p),
+        };
+        let key = on.key.map(|key| key ^ quantity.map_or(0, |quantity| quantity.key()));
+        Self { key, quantity, ..on }
+    }
+
+    fn new(a: &'a dyn LinearOperator<S>, p: Option<&'a dyn LinearOperator<S>>) -> Self {
         let recordable = a.recordable() && p.is_none_or(|p| p.recordable());
         let key = recordable.then(|| a.key() ^ p.map_or(0, |p| p.key().rotate_left(32)));
-        Self { a, p, key, costly: false }
+        Self { a, p, key, quantity: None, costly: false }
     }
 
     /// Determines whether P is costly. All ranks that work on this system get the same answer. Collective.
@@ -173,6 +197,11 @@ impl<'a, S: Space> Operators<'a, S> {
             self.costly = self.mean(space, own)? > COSTLY;
         }
         Ok(())
+    }
+
+    /// Returns true if batches end with certified residuals, because the criterion needs |A||x|.
+    pub fn certifies(&self) -> bool {
+        self.quantity.is_some_and(|quantity| !quantity.is_exact())
     }
 
     /// Returns true if an application of P costs as much as many products.
@@ -210,6 +239,6 @@ impl<'a, S: Space> Operators<'a, S> {
     where
         'a: 'w,
     {
-        Work { space: s, scalars, first, costly: self.costly, a: self.a, p: self.p }
+        Work { space: s, scalars, first, costly: self.costly, a: self.a, p: self.p, quantity: self.quantity }
     }
 }

@@ -16,7 +16,7 @@ use crate::memory::{Numbers, NumbersMut};
 use crate::options::Options;
 use crate::problem::Problem;
 use crate::solver::{Cancel, EventKind, Solution, Solver, gpu_for, vectors};
-use crate::space::{HeldVectors, Observer, Outcome, Progress, Stop};
+use crate::space::{Criterion, HeldVectors, Observer, Outcome, Progress, RelativeTo, Stop};
 use crate::{Error, Result};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -115,7 +115,7 @@ impl Newton {
         options.check()?;
         Ok(Self {
             options,
-            linear: linear.settled()?,
+            linear: with_forcing(linear.settled()?)?,
             comm: Arc::new(Solo),
             solver: None,
             cancel: Cancel::default(),
@@ -254,7 +254,7 @@ impl Newton {
         let clock = Instant::now();
         let solver = self.solver.as_mut().ok_or_else(without)?;
         let most = self.linear.stop().max_iters;
-        solver.set_stop(Stop { rtol: forcing, atol: 0.0, max_iters: most });
+        solver.set_stop(Stop { rtol: forcing, atol: 0.0, max_iters: most, ..Stop::default() });
         let cleared = solver.first(|| held.vectors.clear(DIRECTION));
         agree(&*self.comm, cleared)?;
         let mut inner = Inner { step: number, cancel: &self.cancel, observer };
@@ -435,6 +435,21 @@ impl Newton {
     /// Returns a token that stops a solve from another thread.
     pub fn cancel_token(&self) -> Cancel {
         self.cancel.clone()
+    }
+}
+
+/// Refuses a criterion of the linear solves. The forcing term is that of ‖J s − F‖₂ ≤ η ‖F‖₂.
+fn with_forcing(linear: Options) -> Result<Options> {
+    let wrong = |key: &'static str, value: &str| {
+        let message = format!(
+            "is {value}, but the linear solves of Newton's method end at ‖J s − F‖₂ ≤ η ‖F‖₂; leave {key} out"
+        );
+        Err(Error::Option { key, message })
+    };
+    match (linear.criterion.unwrap_or_default(), linear.relative_to.unwrap_or_default()) {
+        (Criterion::Residual, RelativeTo::B) => Ok(linear),
+        (Criterion::Residual, other) => wrong("relative_to", other.name()),
+        (other, _) => wrong("criterion", other.name()),
     }
 }
 

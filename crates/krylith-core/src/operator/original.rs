@@ -95,9 +95,17 @@ impl OriginalSystem<'_> {
     /// # Errors
     /// A rank that has ended or failed.
     pub fn rounding(&self, b: &[f64], x: &[f64]) -> Result<f64> {
+        Ok(f64::EPSILON / 2.0 * self.norm(&self.sizes(b, x)?)?)
+    }
+
+    /// Returns this rank's part of |b| + |A||x|.
+    ///
+    /// # Errors
+    /// A rank that has ended or failed.
+    pub(crate) fn sizes(&self, b: &[f64], x: &[f64]) -> Result<Vec<f64>> {
         let mut sizes = magnitudes(self.terms, &self.with_ghosts(x)?);
         sizes.iter_mut().zip(b).for_each(|(size, b)| *size += b.abs());
-        Ok(f64::EPSILON / 2.0 * self.norm(&sizes)?)
+        Ok(sizes)
     }
 
     /// Returns ‖ Σ |Cₜ ⊗ Aₜ| |x| ‖₂, the size that A x could have without cancellation.

@@ -416,7 +416,7 @@ impl<S: SolverSpace> Rank<S> {
         mut x: NumbersMut,
         observer: &mut dyn Observer,
     ) -> Result<()> {
-        let (mut best, mut moved, mut first) = (f64::INFINITY, 0.0, true);
+        let (mut best, mut plain, mut moved, mut first) = (f64::INFINITY, f64::INFINITY, 0.0, true);
         let mut halted = None;
         self.solution.history.clear();
         self.ended.clear();
@@ -429,7 +429,7 @@ impl<S: SolverSpace> Rank<S> {
             let each = self.bytes_of_iteration(FEW);
             let left = direct.map_or(left, |_| left.min(self.before_direct.left(done, moved, each)));
             let budget = direct.map_or(budget, |_| self.before_direct.tighten(budget, each));
-            let own = Stop { max_iters: left, ..stop };
+            let own = Stop { max_iters: left, ..stop.continued(&self.solution.history) };
             let mut restarts = std::mem::take(&mut self.restarts);
             let rises = method.is_cg();
             let pace = (!is_last).then(|| Pace::new(rises, budget));
@@ -460,14 +460,15 @@ impl<S: SolverSpace> Rank<S> {
             (self.solution.precond, self.solution.share) = (info.clone(), self.sharing.name());
             (self.solution.method, self.solution.equilibrated) = (method, equilibrate);
             self.solution.matched = matching;
-            let residual = self.history.true_relative_residual;
+            let residual = self.history.criterion_value;
             let before = best;
             if first {
+                plain = if stop.is_usual() { f64::INFINITY } else { self.history.true_relative_residual };
                 best = self.history.residuals.first().copied().unwrap_or(f64::INFINITY);
             }
             // If the residual of the initial guess is not finite, any x is better.
             if residual <= best || !best.is_finite() || self.fallbacks.len() == 1 {
-                best = residual;
+                (best, plain) = (residual, self.history.true_relative_residual);
                 match &self.passes {
                     None => self.space.read_into(&self.on.x, x.reborrow())?,
                     Some(passes) => x.write(&passes.x)?,
@@ -489,7 +490,9 @@ impl<S: SolverSpace> Rank<S> {
                 Some(next) if again && !self.is_crowded(local, stop, rhs, best)? => next,
                 _ => break,
             };
-            if self.is_singular_after_all(local, stop, rhs)? {
+            if self.is_singular_after_all(local, stop, rhs)?
+                || self.unusual_floor(local, &stop, rhs)?.is_some()
+            {
                 break;
             }
             let Some(next) = self.after_singular(next, best > STUCK * before) else { break };
@@ -520,7 +523,9 @@ impl<S: SolverSpace> Rank<S> {
                 break;
             }
         }
-        self.solution.history.true_relative_residual = best;
+        // If no attempt was better than the initial guess, the residual is that of the guess.
+        let kept = if stop.is_usual() { best } else { plain };
+        (self.solution.history.true_relative_residual, self.solution.history.criterion_value) = (kept, best);
         let mut bytes = [moved / self.solution.history.iterations.max(1) as f64];
         self.space.comm().sum(&mut bytes)?;
         self.solution.bytes_per_iteration = bytes[0];
@@ -565,14 +570,15 @@ impl<S: SolverSpace> Rank<S> {
             if failed && self.finds_singular_parts(local, x.reborrow())? {
                 self.without_solution(local, run, rhs, x, observer)?;
             }
+            if failed {
+                self.names_inconsistency(local, run, rhs)?;
+            }
         }
         self.report_symmetry(local)?;
         self.lost = false;
         let solution = &mut self.solution;
         self.spent = [self.spent[0] + 1, self.spent[1] + solution.history.iterations];
-        let norm = solution.history.rhs_norm;
-        let Stop { rtol, atol, .. } = run.stop;
-        solution.target = if norm > 0.0 { rtol.max(atol / norm) } else { atol };
+        solution.target = run.stop.relative_target(&solution.history);
         solution.setup_parts = profile::take();
         solution.setup_seconds = solution.setup_parts.total();
         solution.phases = self.sharing.take_phases().or(self.space.take_phases());

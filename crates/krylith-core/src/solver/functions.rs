@@ -10,7 +10,7 @@ use crate::method::{GmresOptions, MethodName, MethodSpec};
 use crate::operator::{FunctionOperator, LinearOperator, fresh_key};
 use crate::options::{DeviceSpec, Options};
 use crate::precond::PrecondSpec;
-use crate::space::{History, Observer, Space};
+use crate::space::{Criterion, History, Observer, Space};
 use crate::threads::ALONE;
 use crate::{Error, Result};
 use std::cell::RefCell;
@@ -108,6 +108,7 @@ pub fn solve_functions<'f>(
         ));
     }
     refuse_precond(&options)?;
+    refuse_criterion(options.stop().criterion)?;
     if b.len() != x.len() || b.is_empty() {
         return Err(Error::invalid(format!(
             "b has {} numbers and x has {}; both need the same length, at least 1",
@@ -139,6 +140,17 @@ fn refuse_precond(options: &Options) -> Result<()> {
     }
     let message = "needs a matrix; give the preconditioner as a function too".into();
     Err(Error::Option { key: "precond", message })
+}
+
+/// Refuses a criterion that needs the entries of A.
+fn refuse_criterion(criterion: Criterion) -> Result<()> {
+    if criterion == Criterion::Residual {
+        return Ok(());
+    }
+    let message = format!(
+        "is {criterion}, which needs the entries of A, and this solve has A as a function; use criterion=residual"
+    );
+    Err(Error::Option { key: "criterion", message })
 }
 
 /// The functions of a request.
@@ -182,6 +194,7 @@ impl Solver<'_> {
     pub fn without_matrix(unknowns: usize, options: &Options) -> Result<Solver<'static>> {
         let mut options = options.settled()?;
         refuse_precond(&options)?;
+        refuse_criterion(options.stop().criterion)?;
         options.precond = Some(PrecondSpec::None);
         if matches!(options.method, None | Some(MethodName::Auto)) {
             options.method = Some(MethodName::Gmres);
@@ -235,6 +248,10 @@ impl Solver<'_> {
 
     /// Refuses functions that this solver cannot call.
     fn check_functions(&self, given: Given) -> Result<()> {
+        self.stop.check()?;
+        if given.a.is_some() {
+            refuse_criterion(self.stop.criterion)?;
+        }
         if given.a.is_none() {
             self.check_matrix()?;
         }

@@ -30,6 +30,7 @@ mod experience;
 pub(crate) mod fallbacks;
 mod functions;
 pub mod host;
+mod host_criterion;
 mod null_space;
 mod parts;
 mod plan;
@@ -72,8 +73,7 @@ use crate::precond::{
 };
 use crate::problem::Problem;
 use crate::profile;
-use crate::space::{Gather, Transfer};
-use crate::space::{Observer, Stop};
+use crate::space::{Gather, Observer, Stop, Transfer};
 use crate::{Error, Result};
 use apply::on_parts;
 use device::Choice;
@@ -431,7 +431,7 @@ impl<'a> Solver<'a> {
         observer: &mut (dyn Observer + Send),
     ) -> Result<()> {
         self.check_whole()?;
-        self.check_matrix()?;
+        self.check_matrix().and_then(|()| self.stop.check())?;
         self.check_vectors([("b", b.len()), ("x", x.len())])?;
         self.check_finite([("b", b), ("x0", x.as_array())])?;
         let deadline = self.time_limit.and_then(|limit| Instant::now().checked_add(limit));

@@ -7,6 +7,7 @@
 //! smallest r is returned.
 
 use super::OriginalSystem;
+use super::host_criterion::HostCriterion;
 use super::solution::copy_history;
 use crate::memory::Numbers;
 use crate::method::{LIMIT, Method};
@@ -107,22 +108,31 @@ pub(super) fn refined<S: Transfer>(
         parts.space.read(&on.x, &mut passes.x)?;
         return Ok(1);
     }
-    let target = parts.stop.target(norm_b);
+    let criterion = HostCriterion::new(original, parts.stop);
     history.clear();
     history.rhs_norm = norm_b;
+    (history.criterion, history.relative_to) = (parts.stop.criterion, parts.stop.relative_to);
     let (mut before, mut count, mut last) = (f64::INFINITY, 0, Outcome::Converged);
-    let (mut best, mut rounding) = (f64::INFINITY, 0.0);
+    let (mut best, mut plain, mut rounding) = (f64::INFINITY, f64::INFINITY, 0.0);
+    let mut reference = None;
     history.outcome = loop {
         let r = original.residual(rhs, &passes.x)?;
-        let beta = original.norm(&r)?;
-        history.true_relative_residual = beta / norm_b;
+        let found = criterion.of(rhs, &passes.x, &r)?;
+        let beta = found.value;
+        let reference = match reference {
+            Some(known) => known,
+            None => *reference.insert(criterion.reference(rhs, norm_b, beta)?),
+        };
+        let target = parts.stop.target(reference);
+        history.true_relative_residual = found.plain / norm_b;
+        (history.criterion_value, history.reference) = (beta / reference, reference);
         match history.residuals.last_mut() {
-            None => history.residuals.push(beta / norm_b),
-            Some(last) => *last = beta / norm_b, // replaces the residual of the rounded system
+            None => history.residuals.push(beta / reference),
+            Some(last) => *last = beta / reference, // replaces the residual of the rounded system
         }
-        history.rounding = original.rounding(rhs, &passes.x)? / norm_b;
+        history.rounding = found.rounding / reference;
         if beta < best {
-            (best, rounding) = (beta, history.rounding);
+            (best, plain, rounding) = (beta, found.plain, history.rounding);
             passes.best.copy_from_slice(&passes.x);
         }
         if beta <= target {
@@ -139,7 +149,7 @@ pub(super) fn refined<S: Transfer>(
         // whatever its outcome was. The rounding limit is that of the given system alone.
         if beta >= 0.5 * before {
             break match last {
-                _ if best <= LIMIT * rounding * norm_b => Outcome::RoundingLimit,
+                _ if best <= LIMIT * rounding * reference => Outcome::RoundingLimit,
                 Outcome::Converged | Outcome::RoundingLimit => Outcome::Stagnated,
                 other => other,
             };
@@ -148,7 +158,7 @@ pub(super) fn refined<S: Transfer>(
         // The first pass may suffice. Later passes leave a margin for the rounding of A.
         let share = if count == 0 { 1.0 } else { 0.5 };
         let done = history.iterations;
-        let stop = Stop { rtol: 0.0, atol: share * target, max_iters: parts.stop.max_iters - done };
+        let stop = criterion.of_pass(share * target, beta, parts.stop.max_iters - done);
         if count > 0 {
             observer.restarted(
                 done,
@@ -156,12 +166,12 @@ pub(super) fn refined<S: Transfer>(
             );
         }
         let mut shifted =
-            Shifted { observer: &mut *observer, done, share: beta / norm_b, target: target / norm_b };
+            Shifted { observer: &mut *observer, done, share: beta / reference, target: target / reference };
         passes.correction.fill(0.0);
         let pass = Parts { stop, ..*parts };
         let correction = Numbers::from(&passes.correction);
         let inner = once(&pass, method, Numbers::from(&r), correction, on, &mut shifted)?;
-        history.residuals.extend(inner.residuals[1..].iter().map(|r| r * beta / norm_b));
+        history.residuals.extend(inner.residuals[1..].iter().map(|r| r * beta / reference));
         history.iterations += inner.iterations;
         history.restarts += inner.restarts + usize::from(count > 0);
         history.reductions += inner.reductions;
@@ -170,12 +180,13 @@ pub(super) fn refined<S: Transfer>(
         parts.space.read(&on.x, &mut passes.correction)?;
         passes.x.iter_mut().zip(&passes.correction).for_each(|(x, d)| *x += d);
     };
-    if history.true_relative_residual * norm_b != best && best.is_finite() {
+    if history.criterion_value * history.reference != best && best.is_finite() {
         passes.x.copy_from_slice(&passes.best);
-        history.true_relative_residual = best / norm_b;
+        history.true_relative_residual = plain / norm_b;
+        history.criterion_value = best / history.reference;
         history.rounding = rounding;
         if let Some(last) = history.residuals.last_mut() {
-            *last = best / norm_b;
+            *last = history.criterion_value;
         }
     }
     Ok(count)

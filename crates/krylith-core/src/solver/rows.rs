@@ -108,7 +108,7 @@ impl Solver<'_> {
         let (norm, plain) = (history.rhs_norm, history.true_relative_residual);
         // An absolute tolerance is in the units of b.
         let absolute = plain * norm > rtol * norm && plain * norm <= atol;
-        if self.is_scaled || !self.solution.converged() || norm == 0.0 || absolute {
+        if self.is_scaled || !self.stop.is_usual() || !self.solution.converged() || norm == 0.0 || absolute {
             return Ok(());
         }
         if self.is_met_on_device(b, x.as_array())? {
@@ -134,7 +134,7 @@ impl Solver<'_> {
             let who = self.carriers(b)?;
             let detail = format!(
                 "{who} ‖b‖, and with every row scaled to norm 1 the relative residual is {:.1e}; use \
-                 method=auto, which also solves the scaled system, or lower rtol",
+                 criterion=rows, method=auto, which also solves the scaled system, or lower rtol",
                 before.by_rows
             );
             self.solution.events.push(Event::new(EventKind::Warning, None, detail));
@@ -202,7 +202,8 @@ impl Solver<'_> {
         let mut first = true;
         for _ in 0..ROUNDS {
             let done = self.solution.history.iterations;
-            let stop = Stop { rtol: tolerance, atol: 0.0, max_iters: max_iters.saturating_sub(done) };
+            let max_iters = max_iters.saturating_sub(done);
+            let stop = Stop { rtol: tolerance, atol: 0.0, max_iters, ..Stop::default() };
             let mut behind = Behind { observer: &mut *observer, done };
             let (from, to) = (Numbers::from(&rhs[..]), NumbersMut::from(&mut y[..]));
             let inner = match scaled {
@@ -264,7 +265,7 @@ impl Solver<'_> {
         } else if history.outcome == Outcome::Converged {
             history.outcome = Outcome::Stagnated;
         }
-        history.true_relative_residual = best.plain;
+        (history.true_relative_residual, history.criterion_value) = (best.plain, best.plain);
         if let Some(last) = history.residuals.last_mut() {
             *last = best.plain;
         }
@@ -291,9 +292,7 @@ impl Solver<'_> {
                     return Ok(Rows::default());
                 }
             }
-            let mut norms = norms(terms);
-            norms.iter_mut().for_each(|n| *n = if *n > 0.0 { 1.0 / *n } else { 1.0 });
-            Ok(Rows { inverses: norms, ..Rows::default() })
+            Ok(Rows { inverses: inverse_norms(terms), ..Rows::default() })
         })
     }
 
@@ -351,6 +350,13 @@ fn extent(terms: &Terms) -> [f64; 2] {
 /// Combines two results: the smaller first and the larger second number.
 fn both(a: [f64; 2], b: [f64; 2]) -> [f64; 2] {
     [a[0].min(b[0]), a[1].max(b[1])]
+}
+
+/// Returns 1/‖aᵢ‖₁ for each own row aᵢ, and 1 for empty rows.
+pub(super) fn inverse_norms(terms: &Terms) -> Vec<f64> {
+    let mut norms = norms(terms);
+    norms.iter_mut().for_each(|n| *n = if *n > 0.0 { 1.0 / *n } else { 1.0 });
+    norms
 }
 
 /// Returns ‖aᵢ‖₁ for each own row aᵢ of Σ Cₜ ⊗ Aₜ.

@@ -49,7 +49,8 @@ pub struct Solution {
     pub diagnosis: Arc<Diagnosis>,
     /// The device that solved.
     pub device: Arc<DeviceUsed>,
-    /// The tolerance on ‖r‖/‖b‖; on ‖r‖ if b is zero.
+    /// The tolerance on ‖r‖/‖b‖, or on the quantity of another criterion; on ‖r‖ if b is zero. The history
+    /// has the criterion and the value that was reached.
     pub target: f64,
     /// ‖D⁻¹(b − A x)‖/‖D⁻¹b‖, where D is diagonal with the 1-norms of the rows. Only for a converged solve
     /// whose rows differ in scale by more than 1e6.
@@ -94,7 +95,7 @@ impl Solution {
         self.history.outcome
     }
 
-    /// Returns true if the recomputed residual ‖b − A x‖ meets the tolerance.
+    /// Returns true if the recomputed residual b − A x meets the tolerance, in the chosen criterion.
     pub fn converged(&self) -> bool {
         self.outcome() == Outcome::Converged
     }
@@ -230,6 +231,8 @@ pub(super) fn copy_history(to: &mut History, from: &History) {
     (to.outcome, to.iterations, to.restarts) = (from.outcome, from.iterations, from.restarts);
     (to.reductions, to.rhs_norm) = (from.reductions, from.rhs_norm);
     (to.true_relative_residual, to.rounding) = (from.true_relative_residual, from.rounding);
+    (to.criterion, to.relative_to) = (from.criterion, from.relative_to);
+    (to.criterion_value, to.reference) = (from.criterion_value, from.reference);
     to.reason = from.reason;
 }
 

@@ -65,13 +65,14 @@ impl Solver<'_> {
             done => done?,
         }
         let uneven = self.solution.converged() && self.solution.diagnosis.rows.ratio() > UNEVEN;
-        if uneven && any_method && !self.is_scaled {
+        if uneven && any_method && !self.is_scaled && self.stop.is_usual() {
             let why = "rows of the transposed matrix differ in scale".to_string();
             let mut before = self.solution.clone();
             self.run_apart(Some(why), b, x, deadline, observer)?;
             // The second solve began from the x of the first.
             fallbacks::join(&mut before.history, &self.solution.history);
             before.history.true_relative_residual = self.solution.history.true_relative_residual;
+            before.history.criterion_value = self.solution.history.criterion_value;
             self.solution.history = before.history;
             self.solution.solve_seconds += before.solve_seconds;
             self.solution.setup_seconds += before.setup_seconds;

@@ -36,6 +36,7 @@
 //! other orders.
 
 mod columns;
+mod criterion;
 mod gather;
 mod held;
 mod monitor;
@@ -48,6 +49,7 @@ mod transfer;
 mod unit;
 
 pub use columns::Columns;
+pub use criterion::{Criterion, RelativeTo};
 pub use gather::Gather;
 #[cfg(feature = "cuda")]
 pub(crate) use held::two;

@@ -3,10 +3,11 @@
 //! A new [`Outcome`] also needs a name here and a value in `krylith-c/src/solution.rs`. The guide gets a row
 //! under "Outcomes", and a test must end with it.
 
+use super::criterion::{Criterion, RelativeTo};
 use std::ops::ControlFlow;
 
 /// Outcome of a solve. Only [`Converged`](Outcome::Converged) means that the true residual meets the
-/// tolerance.
+/// tolerance, in the chosen [`Criterion`].
 ///
 /// # Examples
 /// ```
@@ -83,7 +84,8 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-/// Stopping criteria: a solve ends when ‖r‖ ≤ max(rtol·‖b‖, atol), or after `max_iters`.
+/// Stopping criteria: a solve ends when ‖r‖ ≤ max(rtol·‖b‖, atol), or after `max_iters`. Other criteria than
+/// the norm of r are those of [`Criterion`].
 ///
 /// # Examples
 /// ```
@@ -97,15 +99,33 @@ impl std::fmt::Display for Outcome {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stop {
-    /// Relative tolerance, with respect to ‖b‖₂.
+    /// Relative tolerance, with respect to ‖b‖₂ or as the criterion says.
     pub rtol: f64,
-    /// Absolute tolerance.
+    /// Absolute tolerance, in the norm of the criterion.
     pub atol: f64,
     /// Iteration limit. An iteration takes one product with the operator in GMRES, two in BiCGSTAB.
     pub max_iters: usize,
+    /// The quantity that is compared with the tolerance.
+    pub criterion: Criterion,
+    /// The vector whose norm divides the residual.
+    pub relative_to: RelativeTo,
+    /// The norm that divides the residual, if it is known, instead of that of `relative_to`. It is in the
+    /// norm of the criterion, and `backward` ignores it. A solve that continues another one has the reference
+    /// of that one.
+    pub reference: Option<f64>,
 }
 
 impl Stop {
+    /// The default: ‖r‖₂ ≤ 1e-6 ‖b‖₂, or 10,000 iterations.
+    pub const DEFAULT: Self = Self {
+        rtol: 1e-6,
+        atol: 0.0,
+        max_iters: 10_000,
+        criterion: Criterion::Residual,
+        relative_to: RelativeTo::B,
+        reference: None,
+    };
+
     /// Returns the ‖r‖ that ends a solve with this ‖b‖.
     pub(crate) fn target(&self, norm_b: f64) -> f64 {
         (self.rtol * norm_b).max(self.atol)
@@ -114,7 +134,7 @@ impl Stop {
 
 impl Default for Stop {
     fn default() -> Self {
-        Self { rtol: 1e-6, atol: 0.0, max_iters: 10_000 }
+        Self::DEFAULT
     }
 }
 
@@ -137,9 +157,10 @@ impl Default for Stop {
 pub struct Progress {
     /// Number of iterations so far.
     pub iteration: usize,
-    /// ‖r‖/‖b‖ after that iteration.
+    /// ‖r‖/‖b‖ after that iteration, or the quantity of another [`Criterion`]. Between restarts the latter is
+    /// an estimate.
     pub relative_residual: f64,
-    /// The relative residual that ends the solve.
+    /// The value of this quantity that ends the solve.
     pub target: f64,
 }
 
@@ -212,13 +233,24 @@ pub struct History {
     pub outcome: Outcome,
     /// Number of iterations.
     pub iterations: usize,
-    /// ‖r‖/‖b‖ before the first and after each iteration: `iterations + 1` entries.
+    /// ‖r‖/‖b‖ before the first and after each iteration: `iterations + 1` entries. With another criterion,
+    /// the entries are values of its quantity. Those between restarts are estimates: ‖r‖₂ of the recurrence,
+    /// times the ratio of both at the last certified residual.
     pub residuals: Vec<f64>,
-    /// ‖b − A x‖/‖b‖, recomputed at the end.
+    /// ‖b − A x‖₂/‖b‖₂, recomputed at the end, whatever the criterion is.
     pub true_relative_residual: f64,
+    /// The criterion that decided about convergence.
+    pub criterion: Criterion,
+    /// The vector whose norm divided the residual.
+    pub relative_to: RelativeTo,
+    /// The value of the criterion's quantity, recomputed at the end. For the default criterion it is
+    /// `true_relative_residual`.
+    pub criterion_value: f64,
+    /// The norm that divides residuals: ‖b‖₂, ‖D⁻¹b‖₂, or that of r₀; 1 for `backward`.
+    pub reference: f64,
     /// u ‖|b| + |A||x|‖/‖b‖ with u = 2⁻⁵³: the effect of rounding x to double precision on the residual. A
     /// tolerance below it may be out of reach. An estimate if the operator does not know |A|; NaN if nothing
-    /// was computed.
+    /// was computed. With another criterion, it is the effect on the quantity of that criterion.
     pub rounding: f64,
     /// ‖b‖₂.
     pub rhs_norm: f64,
@@ -238,6 +270,10 @@ impl History {
             iterations: 0,
             residuals: Vec::with_capacity(iterations + 1),
             true_relative_residual: f64::NAN,
+            criterion: Criterion::Residual,
+            relative_to: RelativeTo::B,
+            criterion_value: f64::NAN,
+            reference: 0.0,
             rounding: f64::NAN,
             rhs_norm: 0.0,
             restarts: 0,
@@ -266,7 +302,8 @@ impl History {
     pub fn clear(&mut self) {
         self.residuals.clear();
         (self.outcome, self.iterations, self.restarts, self.reductions) = (Outcome::MaxIterations, 0, 0, 0);
-        (self.true_relative_residual, self.rounding) = (f64::NAN, f64::NAN);
-        (self.rhs_norm, self.reason) = (0.0, None);
+        (self.true_relative_residual, self.criterion_value, self.rounding) = (f64::NAN, f64::NAN, f64::NAN);
+        (self.criterion, self.relative_to) = (Criterion::Residual, RelativeTo::B);
+        (self.rhs_norm, self.reference, self.reason) = (0.0, 0.0, None);
     }
 }

@@ -166,7 +166,7 @@ fn solve<S: Space>(
 ) -> (History, Vec<f64>) {
     let (mut b, mut x) = (space.vector().unwrap(), space.vector().unwrap());
     space.write(rhs, &mut b).unwrap();
-    let stop = Stop { rtol, max_iters: 20_000, atol: 0.0 };
+    let stop = Stop { rtol, max_iters: 20_000, atol: 0.0, ..Stop::DEFAULT };
     let history = method.solve(space, a, p, &b, &mut x, &stop, &mut ()).unwrap().clone();
     let mut answer = vec![0.0; rhs.len()];
     space.read(&x, &mut answer).unwrap();

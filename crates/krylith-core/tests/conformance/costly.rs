@@ -46,7 +46,7 @@ pub fn cg_spares_costly_preconditioners<S: PointBlockSum + BlockDiagonal>(make: 
                 let mut cg = Cg::new(&space, CgOptions { form }).unwrap();
                 for _ in 0..2 {
                     space.write(&vec![0.0; n], &mut x).unwrap();
-                    let stop = Stop { rtol, max_iters, atol: 0.0 };
+                    let stop = Stop { rtol, max_iters, atol: 0.0, ..Stop::DEFAULT };
                     let history = cg.solve(&space, &a, Some(p), &b, &mut x, &stop, &mut ()).unwrap();
                     let mut answer = vec![0.0; n];
                     space.read(&x, &mut answer).unwrap();

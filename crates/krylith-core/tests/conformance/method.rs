@@ -314,7 +314,7 @@ pub fn cg_follows_the_textbook<S: PointBlockSum>(make: Make<S>) {
         for (p, expected) in [None, Some(&p as &dyn LinearOperator<S>)].into_iter().zip(&expected) {
             space.write(&vec![0.0; n], &mut dx).unwrap();
             let mut cg = Cg::new(&space, CgOptions { form }).unwrap();
-            let stop = Stop { rtol: 1e-14, max_iters: steps, atol: 0.0 };
+            let stop = Stop { rtol: 1e-14, max_iters: steps, atol: 0.0, ..Stop::DEFAULT };
             let history = cg.solve(&space, &operator, p, &db, &mut dx, &stop, &mut ()).unwrap();
             assert_eq!(history.iterations, steps, "{form:?}");
             for (j, (got, want)) in history.residuals.iter().zip(expected).enumerate() {
@@ -383,7 +383,7 @@ pub fn cg_takes_the_sums_of_operators<S: PointBlockSum + BlockDiagonal>(make: Ma
             for max_iters in [1, 7, 8, 9, 1000] {
                 let mut cg = Cg::new(&space, CgOptions { form }).unwrap();
                 space.write(&vec![0.0; n], &mut x).unwrap();
-                let stop = Stop { rtol: 1e-10, max_iters, atol: 0.0 };
+                let stop = Stop { rtol: 1e-10, max_iters, atol: 0.0, ..Stop::DEFAULT };
                 let history = cg.solve(&space, a, Some(p), &b, &mut x, &stop, &mut ()).unwrap();
                 let mut answer = vec![0.0; n];
                 space.read(&x, &mut answer).unwrap();
@@ -423,7 +423,7 @@ pub fn flexible_cg_keeps_directions_conjugate<S: PointBlockSum>(make: Make<S>) {
         factors.borrow_mut().clear();
         space.write(&vec![0.0; n], &mut x).unwrap();
         let mut cg = Cg::new(&space, CgOptions { form }).unwrap();
-        let stop = Stop { rtol: 1e-12, max_iters: steps, atol: 0.0 };
+        let stop = Stop { rtol: 1e-12, max_iters: steps, atol: 0.0, ..Stop::DEFAULT };
         cg.solve(&space, &a, Some(&p), &b, &mut x, &stop, &mut ()).unwrap();
         let factors = factors.borrow();
         let directions = &factors[1..=steps]; // the first product was the residual's

@@ -84,7 +84,7 @@ pub fn minres_minimises_over_the_krylov_space<S: PointBlockSum + BlockDiagonal>(
             for max_iters in [1, 2, 7, 8, 9, STEPS] {
                 let what = format!("b={b} n={n} sign={sign} preconditioner {which}, {max_iters} iterations");
                 space.write(&vec![0.0; n * b], &mut dx).unwrap();
-                let stop = Stop { rtol: 1e-12, max_iters, atol: 0.0 };
+                let stop = Stop { rtol: 1e-12, max_iters, atol: 0.0, ..Stop::DEFAULT };
                 let history = minres.solve(&space, &a, p, &db, &mut dx, &stop, &mut ()).unwrap();
                 assert_eq!(history.outcome, Outcome::MaxIterations, "{what}: {}", brief(history));
                 assert_eq!((history.iterations, history.restarts), (max_iters, 0), "{what}");

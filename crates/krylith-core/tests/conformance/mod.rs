@@ -14,6 +14,7 @@ pub mod columns;
 pub mod compose;
 pub mod costly;
 pub mod cpr;
+pub mod criterion;
 pub mod csr;
 #[cfg(feature = "cuda")]
 pub mod cut;

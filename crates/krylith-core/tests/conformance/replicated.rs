@@ -232,7 +232,7 @@ fn solve<S: Space>(
     let (mut b, mut x) = (space.vector()?, space.vector()?);
     space.write(rhs, &mut b)?;
     let mut cg = Cg::new(space, CgOptions::default())?;
-    let stop = Stop { rtol: 1e-10, atol: 0.0, max_iters };
+    let stop = Stop { rtol: 1e-10, atol: 0.0, max_iters, ..Stop::DEFAULT };
     // Twice: the first solve of a device that records does not replay, the second does.
     cg.solve(space, a, None, &b, &mut x, &stop, &mut ())?;
     space.write(&vec![0.0; rhs.len()], &mut x)?;

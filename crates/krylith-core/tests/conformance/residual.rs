@@ -226,7 +226,7 @@ pub fn the_limit_of_double_precision_is_named<S: PointBlockSum + 'static>(make: 
             }
         });
         let p: Option<&dyn LinearOperator<S>> = Some(&p);
-        let stop = Stop { rtol: 1e-14, max_iters: 300, atol: 0.0 };
+        let stop = Stop { rtol: 1e-14, max_iters: 300, atol: 0.0, ..Stop::DEFAULT };
         let history = method.solve(&space, &a, p, &db, &mut dx, &stop, &mut ()).unwrap().clone();
         let (residual, rounding) = (history.true_relative_residual, history.rounding);
         assert_eq!(history.outcome, Outcome::RoundingLimit, "{name}: {residual:e}, rounding {rounding:e}");

@@ -14,7 +14,7 @@ const BOTH: [BicgstabOptions; 2] = [
     BicgstabOptions { reductions: Reductions::Merged, complex: false },
     BicgstabOptions { reductions: Reductions::Classical, complex: false },
 ];
-const TIGHT: Stop = Stop { rtol: 1e-12, atol: 0.0, max_iters: 10_000 };
+const TIGHT: Stop = Stop { rtol: 1e-12, atol: 0.0, max_iters: 10_000, ..Stop::DEFAULT };
 
 fn matrix(rows: &[&[f64]]) -> Csr {
     let n = rows.len();
@@ -352,7 +352,7 @@ fn trivial_solves_take_no_iteration() {
 #[test]
 fn an_absolute_tolerance_counts() {
     let (a, b) = (convection_diffusion(10), Random(8).numbers(100));
-    let run = run(&a, &b, BOTH[0], Stop { rtol: 0.0, atol: 1e-3, max_iters: 1000 });
+    let run = run(&a, &b, BOTH[0], Stop { rtol: 0.0, atol: 1e-3, max_iters: 1000, ..Stop::DEFAULT });
     let reached = run.history.true_relative_residual * norm(&b);
     assert!(run.history.outcome == Outcome::Converged && reached <= 1e-3 && reached > 1e-6);
 }

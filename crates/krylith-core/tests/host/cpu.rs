@@ -42,6 +42,11 @@ fn structure_changes_nothing() {
 }
 
 #[test]
+fn every_criterion_is_certified() {
+    each(|space| conformance::criterion::every_criterion_is_certified(space));
+}
+
+#[test]
 fn gmres_matches_a_direct_solve() {
     each(|space| conformance::gmres_matches_a_direct_solve(space));
 }

@@ -87,7 +87,7 @@ fn solve(a: &Csr, b: &[f64], options: GmresOptions, stop: Stop) -> Run {
     run(&a, b, &vec![0.0; b.len()], options, stop, &mut ())
 }
 
-const TIGHT: Stop = Stop { rtol: 1e-12, atol: 0.0, max_iters: 10_000 };
+const TIGHT: Stop = Stop { rtol: 1e-12, atol: 0.0, max_iters: 10_000, ..Stop::DEFAULT };
 
 #[test]
 fn converged_means_the_true_residual() {
@@ -319,7 +319,7 @@ fn a_restart_longer_than_the_system_is_harmless() {
 #[test]
 fn an_absolute_tolerance_counts() {
     let (a, b) = (convection_diffusion(10), Random(8).numbers(100));
-    let stop = Stop { rtol: 0.0, atol: 1e-3, max_iters: 1000 };
+    let stop = Stop { rtol: 0.0, atol: 1e-3, max_iters: 1000, ..Stop::DEFAULT };
     let run = solve(&a, &b, GmresOptions::default(), stop);
     let reached = run.history.true_relative_residual * norm(&b);
     assert!(run.history.outcome == Outcome::Converged && reached <= 1e-3 && reached > 1e-5);
@@ -330,7 +330,7 @@ fn orthogonality(a: &Csr, b: &[f64], options: GmresOptions) -> f64 {
     let (space, m) = (Cpu::new(b.len(), 1), options.restart);
     let a = PointBlock::csr(&space, a, Precision::F64).unwrap();
     let mut gmres = Gmres::new(&space, options).unwrap();
-    let stop = Stop { rtol: 0.0, atol: 0.0, max_iters: m };
+    let stop = Stop { rtol: 0.0, atol: 0.0, max_iters: m, ..Stop::DEFAULT };
     let mut x = space.vector().unwrap();
     let history = gmres.solve(&space, &a, None, &b.to_vec(), &mut x, &stop, &mut ()).unwrap();
     assert_eq!((history.iterations, history.restarts), (m, 0), "{options:?}: the basis must be whole");
@@ -397,7 +397,7 @@ fn bases_are_orthogonal_whatever_the_preconditioner() {
         let options =
             GmresOptions { restart: m, orthogonalization, flexible: true, ..GmresOptions::default() };
         let mut gmres = Gmres::new(&space, options).unwrap();
-        let stop = Stop { rtol: 0.0, atol: 0.0, max_iters: m };
+        let stop = Stop { rtol: 0.0, atol: 0.0, max_iters: m, ..Stop::DEFAULT };
         let mut x = space.vector().unwrap();
         let history = gmres.solve(&space, &a, Some(&varying), &b, &mut x, &stop, &mut ()).unwrap();
         assert_eq!((history.iterations, history.restarts), (m, 0), "the basis must be whole");

@@ -16,6 +16,7 @@ mod columns;
 mod comm;
 mod complex;
 mod cpu;
+mod criterion;
 mod diagnosis;
 mod distributed;
 mod fields;

@@ -461,6 +461,7 @@ fn spaces() {
 
 #[test]
 fn methods() {
+    conformance::criterion::every_criterion_is_certified(&Plain::new);
     conformance::gmres_matches_a_direct_solve(&Plain::new);
     conformance::bicgstab_matches_a_direct_solve(&Plain::new);
     conformance::bicgstab_restarts_itself(&Plain::new);

@@ -160,7 +160,7 @@ fn limits_and_watchers_stop_a_solve() {
         let event = solution.events.iter().find(|e| e.kind == EventKind::Interrupted);
         (solution.outcome(), event.map(|e| e.detail.to_string()).unwrap_or_default())
     };
-    let unreachable = Stop { rtol: 0.0, atol: 1e-300, max_iters: 1_000_000 };
+    let unreachable = Stop { rtol: 0.0, atol: 1e-300, max_iters: 1_000_000, ..Stop::DEFAULT };
     solver.set_stop(unreachable);
     solver.set_time_limit(Some(Duration::from_micros(300)));
     let stopped = why(solver.solve(&b, &mut x).unwrap());

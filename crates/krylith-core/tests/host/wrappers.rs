@@ -18,7 +18,7 @@ fn gmres(
 ) -> (Vec<f64>, History) {
     let mut x = vec![0.0; b.len()];
     let mut gmres = Gmres::new(space, GmresOptions::default()).unwrap();
-    let stop = Stop { rtol: 1e-10, atol: 0.0, max_iters };
+    let stop = Stop { rtol: 1e-10, atol: 0.0, max_iters, ..Stop::DEFAULT };
     let history = gmres.solve(space, a, p, &b.to_vec(), &mut x, &stop, &mut ()).unwrap().clone();
     (x, history)
 }

@@ -45,7 +45,7 @@ def receiver_of(like: Any, out: Any, what: str) -> Any:
 
 def worst(solutions: list[Solution]) -> Solution:
     """Return the solution that describes several: the one with the worst convergence."""
-    return max(solutions, key=lambda s: (not s, not s.converged, s.true_residual))
+    return max(solutions, key=lambda s: (not s, not s.converged, s.criterion_value))
 
 
 def _one(solver: Solver, b: Any, x0: Any, how: tuple[Any, ...], x: Any, k: int) -> Solution:

@@ -59,6 +59,8 @@ class Options(TypedDict, total=False):
     form: Literal["textbook", "one-reduction", "flexible", "pipelined"]
     s: int
     basis: Literal["chebyshev", "monomial"]
+    criterion: Literal["residual", "rows", "backward"]
+    relative_to: Literal["b", "r0"]
     time_limit: float
     precision: Literal["f64", "f32"]
     format: Literal["auto", "csr", "dia", "dia-full"]

@@ -49,6 +49,12 @@ def _krylov(
         raise InvalidInput(f"`atol` is {atol!r}; expected a number of at least 0")
     if M is not None and precond is not None:
         raise InvalidInput("`precond` and `M` are both given; they are the same")
+    for name in ("criterion", "relative_to"):
+        if options.get(name) is not None:
+            raise InvalidInput(
+                f"`{name}` is not an option of krylith.{method}, which stops by SciPy's rule, ‖b − A x‖ ≤ max(rtol·‖b‖, atol); "
+                "use krylith.solve"
+            )
     M = precond if M is None else M
     b = b if hasattr(b, "shape") else np.asarray(b)
     n = b.shape[0] if b.ndim > 0 else 0

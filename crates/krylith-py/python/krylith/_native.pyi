@@ -104,6 +104,7 @@ class Curve:
         restarts: Sequence[int],
         attempts: Sequence[tuple[int, str]],
         converged: bool,
+        quantity: str = ...,
     ) -> None: ...
     def svg(self, title: str) -> str: ...
     def write(self, title: str, path: str | os.PathLike[str]) -> None: ...
@@ -116,6 +117,9 @@ class Solution:
     convergence_factor: float | None
     row_scaled_residual: float | None
     true_residual: float
+    criterion: str
+    relative_to: str
+    criterion_value: float
     target: float
     method: str
     precond: str

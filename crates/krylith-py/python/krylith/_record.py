@@ -34,6 +34,9 @@ class Record:
     _verdict: str
     _curve: _native.Curve
     _system: str
+    criterion: str = "residual"
+    relative_to: str = "b"
+    criterion_value: float = 0.0
 
     @staticmethod
     def of(native: _native.Solution | Record) -> Record:
@@ -44,7 +47,7 @@ class Record:
             native.outcome, native.iterations, native.restarts, native.residuals, native.convergence_factor,
             native.row_scaled_residual, native.true_residual, native.target, native.method, native.precond,
             native.device, native.has_warnings, native.seconds(), native.events(), native.text(), native.verdict(), native.curve(),
-            native.system(),
+            native.system(), native.criterion, native.relative_to, native.criterion_value,
         )  # fmt: skip
 
     def seconds(self) -> tuple[float, float, dict[str, float]]:

@@ -79,8 +79,10 @@ def log(solution: Solution, warned: list[str]) -> None:
         LOG.log(level, "%s", event.detail)
     if LOG.isEnabledFor(logging.INFO):
         LOG.info(
-            "%s after %d iterations: ‖b − A x‖/‖b‖ %.3e, wanted %.3e; %s with %s on %s, %.3g s",
-            solution.outcome, solution.iterations, solution.true_residual, solution.target,
+            "%s after %d iterations: %s %.3e, wanted %.3e; %s with %s on %s, %.3g s",
+            solution.outcome, solution.iterations,
+            "‖b − A x‖/‖b‖" if (solution.criterion, solution.relative_to) == ("residual", "b") else solution.criterion,
+            solution.criterion_value, solution.target,
             solution.method, solution.precond, solution.device, solution.seconds.solve,
         )  # fmt: skip
 

@@ -125,7 +125,7 @@ class Solution:
 
     @property
     def converged(self) -> bool:
-        """True if ‖b − A x‖, recomputed from x, meets the tolerance for every column."""
+        """True if b − A x, recomputed from x, meets the tolerance for every column, in the chosen criterion."""
         return self.outcome == "converged"
 
     @property
@@ -140,13 +140,31 @@ class Solution:
 
     @property
     def residuals(self) -> np.ndarray:
-        """The relative residuals ‖r‖/‖b‖ before the first iteration and after every iteration."""
+        """The relative residuals ‖r‖/‖b‖ before the first iteration and after every iteration.
+
+        With another criterion, these are values of its quantity, estimated between restarts.
+        """
         return self._native.residuals
 
     @property
     def true_residual(self) -> float:
         """The relative residual ‖b − A x‖/‖b‖, recomputed from x at the end."""
         return self._native.true_residual
+
+    @property
+    def criterion(self) -> str:
+        """The criterion of convergence: `residual`, `rows` or `backward`."""
+        return self._native.criterion
+
+    @property
+    def relative_to(self) -> str:
+        """The vector whose norm divides the residual: `b`, or `r0` for the residual of the initial guess."""
+        return self._native.relative_to
+
+    @property
+    def criterion_value(self) -> float:
+        """The value of the criterion, recomputed from x at the end. It is compared with `target`."""
+        return self._native.criterion_value
 
     @property
     def convergence_factor(self) -> float | None:
@@ -164,7 +182,7 @@ class Solution:
 
     @property
     def target(self) -> float:
-        """The largest ‖r‖/‖b‖ that counts as converged."""
+        """The largest value of the criterion that counts as converged; by default of ‖r‖/‖b‖."""
         return self._native.target
 
     @property

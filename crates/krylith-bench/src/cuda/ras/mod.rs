@@ -204,7 +204,7 @@ impl CudaPlatform {
         let options =
             GmresOptions { restart: case.setting.restart, flexible: true, ..GmresOptions::default() };
         let mut method = Gmres::new(&space, options)?;
-        let stop = Stop { rtol: case.setting.rtol, atol: 0.0, max_iters: effort.most };
+        let stop = Stop { rtol: case.setting.rtol, atol: 0.0, max_iters: effort.most, ..Stop::DEFAULT };
         let (mut b, mut x, zero) = (space.vector()?, space.vector()?, space.vector()?);
         let mut host = vec![0.0; first.rows()];
         for (at, (step, row)) in case.steps.iter().zip(rows.iter_mut()).enumerate() {

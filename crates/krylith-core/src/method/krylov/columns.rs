@@ -8,7 +8,7 @@
 //! On a GPU the host waits for each batch before it launches the next one. A batch of many columns is long
 //! enough to hide that.
 
-use super::{Convergence, Header, Krylov, Now, Operators, Recurrence};
+use super::{Convergence, Given, Header, Krylov, Now, Operators, Quantity, Recurrence};
 use crate::Result;
 use crate::operator::{LinearOperator, Together};
 use crate::space::{Columns, FLAGS, History, Observer, Schedule, Space, Stop};
@@ -76,18 +76,44 @@ impl<S: Space, R: Recurrence<Columns<S>>> ColumnsMethod<S> for Krylov<Columns<S>
         stop: &Stop,
         observers: &mut [&mut dyn Observer],
     ) -> Result<Vec<History>> {
-        let count = observers.len();
+        let (s, count) = (space, observers.len());
         let (a, p) = (Together(a), p.map(Together));
-        let s = space;
-        let mut on = Operators::new(&a, p.as_ref().map(|p| p as &dyn LinearOperator<Columns<S>>));
+        let p = p.as_ref().map(|p| p as &dyn LinearOperator<Columns<S>>);
         s.select(0..count);
+        let quantity = self.take_quantity(s, &a, stop)?;
+        let done = self.solve_all(s, (&a, p), quantity.as_ref(), b, x, stop, observers);
+        self.quantity = quantity.or(self.quantity.take());
+        done
+    }
+}
+
+/// The columns that have not ended.
+fn running(columns: &[Column]) -> impl Iterator<Item = usize> + '_ {
+    columns.iter().enumerate().filter(|(_, column)| column.running.is_some()).map(|(k, _)| k)
+}
+
+impl<S: Space, R: Recurrence<Columns<S>>> Krylov<Columns<S>, R> {
+    /// Solves with the vectors of the criterion.
+    fn solve_all(
+        &mut self,
+        s: &Columns<S>,
+        (a, p): Given<'_, Columns<S>>,
+        quantity: Option<&Quantity<Columns<S>>>,
+        b: &<Columns<S> as Space>::Vector,
+        x: &mut <Columns<S> as Space>::Vector,
+        stop: &Stop,
+        observers: &mut [&mut dyn Observer],
+    ) -> Result<Vec<History>> {
+        let count = observers.len();
+        let around = quantity.and_then(|quantity| quantity.around(a, p));
+        let mut on = Operators::by((a, p), &around, quantity);
         on.weigh(s)?;
         let on = &on;
         // A device that runs ahead of the host computes a product for all columns. So no product may come
         // between the iterations of a column that goes on.
         self.lazy = s.pipeline_depth() > 0;
         self.choose_length(s, on)?;
-        let mut columns = self.begin_columns(s, b, x, count, stop)?;
+        let mut columns = self.begin_columns(s, quantity, b, x, count, stop)?;
         let first = running(&columns).next();
         if let Some(first) = first {
             s.select(running(&columns));
@@ -100,7 +126,7 @@ impl<S: Space, R: Recurrence<Columns<S>>> ColumnsMethod<S> for Krylov<Columns<S>
             }
             s.select(running(&columns));
             self.open(s, on)?;
-            let mut shared = Convergence::new(columns[first].history.rhs_norm, 1.0, stop);
+            let mut shared = Convergence::new([columns[first].history.rhs_norm; 2], 1.0, stop);
             loop {
                 for (k, observer) in observers.iter_mut().enumerate() {
                     self.look_at(s, on, &mut columns[k], k, x, &mut **observer)?;
@@ -116,18 +142,12 @@ impl<S: Space, R: Recurrence<Columns<S>>> ColumnsMethod<S> for Krylov<Columns<S>
         s.select(0..count);
         Ok(columns.into_iter().map(|column| column.history).collect())
     }
-}
 
-/// The columns that have not ended.
-fn running(columns: &[Column]) -> impl Iterator<Item = usize> + '_ {
-    columns.iter().enumerate().filter(|(_, column)| column.running.is_some()).map(|(k, _)| k)
-}
-
-impl<S: Space, R: Recurrence<Columns<S>>> Krylov<Columns<S>, R> {
     /// Takes b and x of every column.
     fn begin_columns(
         &mut self,
         s: &Columns<S>,
+        quantity: Option<&Quantity<Columns<S>>>,
         b: &<Columns<S> as Space>::Vector,
         x: &mut <Columns<S> as Space>::Vector,
         count: usize,
@@ -138,7 +158,7 @@ impl<S: Space, R: Recurrence<Columns<S>>> Krylov<Columns<S>, R> {
             s.select([k]);
             self.history = History::with_capacity(0);
             self.leave_alone(s)?;
-            let begun = self.begin(s, b, x, stop)?;
+            let begun = self.begin(s, quantity, b, x, stop)?;
             let running = begun.map(|(convergence, unit)| {
                 let now = Now { flags: [0; FLAGS], under_way: 1, interrupted: false };
                 Running { convergence, unit, now }

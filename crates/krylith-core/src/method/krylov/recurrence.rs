@@ -11,6 +11,8 @@ pub trait Recurrence<S: Space>: Sized {
     type Options: Copy;
     /// Number of consecutive restarts without progress after which a solve ends.
     const PATIENCE: usize;
+    /// True if A must be symmetric, so that its rows cannot be scaled.
+    const SYMMETRIC: bool = false;
 
     /// Allocates the vectors of the method.
     ///

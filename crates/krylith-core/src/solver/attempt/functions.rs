@@ -16,7 +16,7 @@ use crate::solver::functions::{Given, method_of_functions};
 use crate::solver::refine::{self, Parts};
 use crate::solver::solution::{Event, EventKind, copy_history};
 use crate::solver::watch::{Run, Watch};
-use crate::space::{Observer, Outcome, Stop};
+use crate::space::{Observer, Outcome};
 use crate::{Error, Result};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -217,8 +217,7 @@ impl<S: SolverSpace> Rank<S> {
         let by_matrix = run.given.p.is_none();
         solution.equilibrated = attempt.equilibrate && by_matrix;
         solution.matched = attempt.matching && by_matrix;
-        let (norm, Stop { rtol, atol, .. }) = (history.rhs_norm, run.stop);
-        solution.target = if norm > 0.0 { rtol.max(atol / norm) } else { atol };
+        solution.target = run.stop.relative_target(history);
         solution.setup_parts = profile::take();
         solution.setup_seconds = solution.setup_parts.total();
         solution.phases = space.take_phases();

@@ -9,11 +9,17 @@ use crate::method::LIMIT;
 use crate::problem::LocalProblem;
 use crate::solver::SolverSpace;
 use crate::solver::crowded::Crowded;
-use crate::solver::diagnosis::Indices;
+use crate::solver::diagnosis::{Floor, Indices};
 use crate::solver::solution::{Event, EventKind};
 use crate::solver::watch::Run;
 use crate::space::{Observer, Outcome, Stop};
 use crate::text::plural;
+
+/// Returns the smallest part of b outside the range of A, in the 2-norm, for which b is inconsistent. Only
+/// ‖r‖₂ ≤ rtol ‖b‖₂ has a larger bound than that of rounding.
+pub(super) fn least_part(stop: &Stop, norm_b: f64) -> f64 {
+    if stop.is_usual() { stop.target(norm_b) } else { LIMIT * f64::EPSILON * norm_b }
+}
 
 impl<S: SolverSpace> Rank<S> {
     /// Returns true if no x meets the tolerance. Then the system is solved for the projection of b onto the
@@ -28,13 +34,14 @@ impl<S: SolverSpace> Rank<S> {
     ) -> Result<bool> {
         let diagnosis = self.diagnosis.clone();
         let range = diagnosis.out_of_range();
-        if range.is_whole() {
+        // Other criteria have no floor before a solve (see `names_inconsistency`).
+        if range.is_whole() || !run.stop.is_usual() {
             return Ok(false);
         }
         let b = rhs.to_vec()?;
         let Some(floor) = range.floor(local, &b)? else { return Ok(false) };
         let norm = floor.residual / floor.relative;
-        let target = run.stop.target(norm);
+        let target = least_part(&run.stop, norm);
         // A lower bound that is smaller than the rounding error of b does not matter.
         if floor.residual <= target.max(LIMIT * f64::EPSILON * norm) {
             return Ok(false);
@@ -51,14 +58,48 @@ impl<S: SolverSpace> Rank<S> {
         Ok(true)
     }
 
+    /// Names the outcome of a failed solve with another criterion than ‖r‖₂ ≤ rtol ‖b‖₂: if b has a part
+    /// outside the range of A, the system is inconsistent. x stays the best x of the attempts.
+    pub(super) fn names_inconsistency(
+        &mut self,
+        local: &LocalProblem,
+        run: &Run,
+        rhs: Numbers,
+    ) -> Result<()> {
+        let Some(floor) = self.unusual_floor(local, &run.stop, rhs)? else { return Ok(()) };
+        let history = &mut self.solution.history;
+        (history.outcome, history.reason) = (Outcome::Inconsistent, None);
+        let reason = floor.reason + "; x is not the least-squares solution, but the best x of the attempts";
+        self.solution.events.push(Event::new(EventKind::Inconsistent, None, reason));
+        Ok(())
+    }
+
+    /// Returns the part of b outside the range of A, if there is one and the criterion is another than ‖r‖₂ ≤
+    /// rtol ‖b‖₂. Collective.
+    pub(super) fn unusual_floor(
+        &mut self,
+        local: &LocalProblem,
+        stop: &Stop,
+        rhs: Numbers,
+    ) -> Result<Option<Floor>> {
+        let diagnosis = self.diagnosis.clone();
+        let range = diagnosis.out_of_range();
+        if stop.is_usual() || range.is_whole() {
+            return Ok(None);
+        }
+        let floor = range.floor(local, &rhs.to_vec()?)?;
+        Ok(floor.filter(|floor| floor.residual > least_part(stop, floor.residual / floor.relative)))
+    }
+
     /// Converts the history of the solve with the projected b to residuals of the whole b. The part outside
     /// the range is orthogonal to the other. Returns a remark if the solve did not converge.
     fn make_whole(&mut self, norm: f64, floor: f64, residual: f64) -> Option<String> {
         let history = &mut self.solution.history;
+        history.reference = norm;
         let share = history.rhs_norm / norm;
         history.residuals.iter_mut().for_each(|r| *r = (*r * share).hypot(floor));
         (history.rhs_norm, history.rounding) = (norm, history.rounding * share);
-        history.true_relative_residual = residual;
+        (history.true_relative_residual, history.criterion_value) = (residual, residual);
         let unsolved = match history.outcome {
             Outcome::Interrupted | Outcome::NotFinite => return None,
             Outcome::Converged | Outcome::RoundingLimit => None,
@@ -91,7 +132,7 @@ impl<S: SolverSpace> Rank<S> {
         let Some(crowded) = found else { return Ok(false) };
         let norm = self.solution.history.rhs_norm;
         let floor = crowded.floor(&rhs.to_vec()?);
-        if floor <= stop.target(norm) {
+        if floor <= least_part(&stop, norm) {
             return Ok(false);
         }
         let rows = Indices::of(&crowded.rows).named(local.terms);

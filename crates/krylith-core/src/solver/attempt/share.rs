@@ -427,7 +427,7 @@ fn seconds_of_iteration<S: SolverSpace>(
     (a, p): (&dyn LinearOperator<S>, Option<&dyn LinearOperator<S>>),
     on: &mut Vectors<S>,
 ) -> Result<f64> {
-    let stop = Stop { rtol: 0.0, atol: 0.0, max_iters: TRIAL };
+    let stop = Stop { rtol: 0.0, atol: 0.0, max_iters: TRIAL, ..Stop::default() };
     let zero = agree(comm, space.vector())?;
     let mut best = f64::INFINITY;
     for round in 0..ROUNDS {

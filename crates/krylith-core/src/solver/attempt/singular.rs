@@ -2,6 +2,7 @@
 //! attempt.
 
 use super::Rank;
+use super::inconsistent::least_part;
 use crate::Result;
 use crate::comm::agree;
 use crate::memory::{Numbers, NumbersMut};
@@ -81,7 +82,7 @@ impl<S: SolverSpace> Rank<S> {
             return Ok(false);
         }
         let floor = self.diagnosis.out_of_range().floor(local, &rhs.to_vec()?)?;
-        Ok(floor.is_some_and(|floor| floor.residual > stop.target(floor.residual / floor.relative)))
+        Ok(floor.is_some_and(|floor| floor.residual > least_part(&stop, floor.residual / floor.relative)))
     }
 
     /// Searches for singular parts after a failed solve, to prepare another solve from `x`. If there are any,
