@@ -207,6 +207,19 @@ impl World {
         self.library.checked(name, call(&self.library.table))
     }
 
+    /// Runs a library that calls MPI itself, while no other thread is inside.
+    pub(super) fn inside<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
+        self.usable()?;
+        let _entered = enter();
+        Ok(work())
+    }
+
+    /// The Fortran handle of the communicator, for such a library.
+    pub(super) fn fortran_handle(&self) -> c_int {
+        // SAFETY: the communicator lives as long as MPI.
+        unsafe { self.library.fortran_handle(self.comm) }
+    }
+
     /// Starts an operation.
     pub(super) fn start(&self, name: &str, call: impl FnOnce(Handle, Handles) -> c_int) -> Result<Handle> {
         let mut word = 0usize; // as wide as the widest handle
