@@ -243,8 +243,12 @@ impl Library {
                 // SAFETY: both names of each have this signature, where a handle is a pointer.
                 unsafe {
                     (
-                        Some(std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> *mut c_void>(from)),
-                        Some(std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void) -> c_int>(to)),
+                        Some(std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> *mut c_void>(
+                            from,
+                        )),
+                        Some(std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void) -> c_int>(
+                            to,
+                        )),
                     )
                 }
             }

@@ -88,8 +88,10 @@ fn checked(symbols: Symbols, mpi: &Library) -> Result<MumpsLibrary, String> {
     }
     // SAFETY: the signatures of the headers of MUMPS and of OpenBLAS.
     let (call, blas_threads) = unsafe {
-        let get = symbols.find(c"openblas_get_num_threads").map(|f| std::mem::transmute::<*mut c_void, Get>(f));
-        let set = symbols.find(c"openblas_set_num_threads").map(|f| std::mem::transmute::<*mut c_void, Set>(f));
+        let get =
+            symbols.find(c"openblas_get_num_threads").map(|f| std::mem::transmute::<*mut c_void, Get>(f));
+        let set =
+            symbols.find(c"openblas_set_num_threads").map(|f| std::mem::transmute::<*mut c_void, Set>(f));
         (std::mem::transmute::<*mut c_void, Call>(call), get.zip(set))
     };
     Ok(MumpsLibrary { call, path, blas_threads })

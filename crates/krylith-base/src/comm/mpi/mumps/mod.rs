@@ -135,7 +135,10 @@ impl Mumps {
         mumps.raw(-1)?;
         let found = layouts.into_iter().find_map(|(versions, layout)| {
             let text = mumps.text(layout.version_number);
-            versions.iter().any(|v| text.strip_prefix(v).is_some_and(|rest| rest.starts_with('.'))).then(|| (text, layout))
+            versions
+                .iter()
+                .any(|v| text.strip_prefix(v).is_some_and(|rest| rest.starts_with('.')))
+                .then(|| (text, layout))
         });
         let Some((version, layout)) = found else {
             // The instance stays, because where it would be freed is not known.
@@ -184,11 +187,12 @@ impl Mumps {
         })
     }
 
-    /// Factorises values of the entries that were analysed. Collective.
+    /// Factorises values of the entries that were analysed. Returns false if the matrix has no inverse by the
+    /// pivots that its symmetry allows. Collective.
     ///
     /// # Errors
-    /// A singular matrix; out of memory; other errors of MUMPS. Then there are no factors.
-    pub fn factorize(&mut self, values: &mut [f64]) -> Result<()> {
+    /// Out of memory; other errors of MUMPS. Then there are no factors.
+    pub fn factorize(&mut self, values: &mut [f64]) -> Result<bool> {
         if values.len() != self.rows.len() {
             return Err(Error::Internal(format!(
                 "MUMPS got {} values of {} entries",
@@ -208,11 +212,14 @@ impl Mumps {
             }
             relaxed *= 2;
         }
+        if matches!(self.global(1), -10 | -40) {
+            return Ok(false);
+        }
         self.checked("the factorisation")?;
         let length = self.local(23).max(1) as usize;
         self.solution.resize(length, 0.0);
         self.places.resize(length, 0);
-        Ok(())
+        Ok(true)
     }
 
     /// Factorises the values again to find rows that have no pivot above rounding errors; numbers from 0.
@@ -226,7 +233,9 @@ impl Mumps {
         let made = self.factorize(values);
         self.set_control(24, 0);
         self.write(self.layout.cntl + 2 * size_of::<f64>(), 0.0f64);
-        made?;
+        if !made? {
+            return Ok(Vec::new());
+        }
         let (list, count) = (self.read::<*const c_int>(self.layout.pivnul_list), self.global(28).max(0));
         if self.world.rank != 0 || list.is_null() {
             return Ok(Vec::new());
@@ -326,10 +335,6 @@ impl Mumps {
             -6 => Error::invalid(format!(
                 "{by}: the matrix is structurally singular, of rank {detail}; give all null vectors, or try \
                  incomplete factors, such as ildu:shift=1e-6"
-            )),
-            -10 | -40 => Error::invalid(format!(
-                "{by}: the matrix has no inverse by these pivots; give all null vectors, or try incomplete \
-                 factors, such as ildu:shift=1e-6"
             )),
             -5 | -7 | -8 | -9 | -13 | -14 | -19 | -22 => {
                 let needed = match detail {
