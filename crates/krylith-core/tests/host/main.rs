@@ -17,6 +17,8 @@ mod comm;
 mod complex;
 mod cpu;
 mod diagnosis;
+#[cfg(feature = "lu")]
+mod direct;
 mod distributed;
 mod fields;
 mod function_operators;

@@ -29,7 +29,8 @@ pub(super) fn build<S: SolverSpace>(
         }
         None if local.comm.size() > 1 => {
             return Err(Error::Unsupported(
-                "lu: direct factors of a part that every rank has as a whole are not supported; use jacobi".into(),
+                "lu: direct factors of a part that every rank has as a whole are not supported; use jacobi"
+                    .into(),
             ));
         }
         None => RowNumbers::Run { first: 0, count: terms.block_rows() },

@@ -89,7 +89,7 @@ impl Gathered {
             numbers: (0.0, false),
             stored: 0.0,
             weak: Vec::new(),
-            work: Vec::new(),
+            work: vec![0.0; terms.rows()],
             scratch: Default::default(),
         };
         made.factorize(comm)?;

@@ -53,6 +53,7 @@ impl Distributed {
         let rows = OwnRows::new(comm, terms, numbers, null)?;
         let mut sums = [rows.own as f64, rows.matrix.values.len() as f64];
         comm.sum(&mut sums)?;
+        let work = vec![0.0; rows.own];
         let mut made = Self {
             rows,
             options,
@@ -61,7 +62,7 @@ impl Distributed {
             ranks: comm.size(),
             made: None,
             stored: sums[1],
-            work: Vec::new(),
+            work,
         };
         made.symmetry = made.found(comm)?;
         made.factorize(comm)?;
