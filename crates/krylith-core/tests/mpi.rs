@@ -437,14 +437,17 @@ fn play(mpi: &Mpi, scenario: &str) -> Result<()> {
         #[cfg(feature = "lu")]
         ("direct-mumps" | "direct-auto", _) => {
             let comm: std::sync::Arc<dyn Communicator> = mpi.duplicate()?;
-            ranks::direct::solves(&comm, &scenario["direct-".len()..], "MUMPS 5.")?;
+            let over = &scenario["direct-".len()..];
+            let alone = over == "auto" && mpi.size() == 1;
+            ranks::direct::solves(&comm, over, if alone { "" } else { "MUMPS 5." })?;
             println!("solved");
             Ok(())
         }
         #[cfg(feature = "lu")]
         ("direct-one", _) => {
             let comm: std::sync::Arc<dyn Communicator> = mpi.duplicate()?;
-            ranks::direct::solves(&comm, "one", "own factors on rank 0: as lu:over=one asks")?;
+            let way = if mpi.size() == 1 { "" } else { "own factors on rank 0: as lu:over=one asks" };
+            ranks::direct::solves(&comm, "one", way)?;
             println!("solved");
             Ok(())
         }

@@ -23,18 +23,18 @@ pub(super) fn build<S: SolverSpace>(
     let start = Instant::now();
     let _factors = profile::begin(SetupPart::Factors);
     let free = host::memory().map(|(_, free)| free / 2);
+    if local.comm.size() == 1 && spec.over != LuOver::Mumps {
+        return alone(space, terms, local, spec, free, start);
+    }
     let numbers = match local.numbers {
-        None if local.comm.size() == 1 && spec.over != LuOver::Mumps => {
-            return alone(space, terms, local, spec, free, start);
-        }
-        None if local.comm.size() > 1 => {
+        Some(numbers) => numbers,
+        None if local.comm.size() == 1 => RowNumbers::Run { first: 0, count: terms.block_rows() },
+        None => {
             return Err(Error::Unsupported(
                 "lu: direct factors of a part that every rank has as a whole are not supported; use jacobi"
                     .into(),
             ));
         }
-        None => RowNumbers::Run { first: 0, count: terms.block_rows() },
-        Some(numbers) => numbers,
     };
     let options = RanksLuOptions { over: spec.over, most: spec.most, free };
     let p = RanksLu::new(space.comm(), terms, numbers, local.null, options);

@@ -74,9 +74,7 @@ fn checked(symbols: Symbols, mpi: &Library) -> Result<MumpsLibrary, String> {
     let fortran = symbols.find(c"mpi_comm_rank_").and_then(file_at);
     let is_stub = |file: &str| file.rsplit('/').next().is_some_and(|name| name.contains("mpiseq"));
     if is_stub(&file) || fortran.as_deref().is_some_and(is_stub) || file == path {
-        return Err(format!(
-            "{path} is the sequential build of MUMPS, with {file} in place of MPI; install the parallel one"
-        ));
+        return Err(format!("{path} is the sequential build of MUMPS, with a stub of MPI in {file}"));
     }
     let own = file_of(mpi.symbols).unwrap_or_default();
     if Some(rank) != mpi.symbols.find(c"MPI_Comm_rank") {

@@ -64,6 +64,11 @@ impl Distributed {
             stored: sums[1],
             work,
         };
+        let beyond = made.rows.global.iter().find(|&&u| u >= made.unknowns as u64);
+        let numbered = beyond.map_or(Ok(()), |u| {
+            Err(Error::Internal(format!("lu: unknown {u} of a system of {} unknowns", made.unknowns)))
+        });
+        agree(comm, numbered)?;
         made.symmetry = made.found(comm)?;
         made.factorize(comm)?;
         Ok(made)
