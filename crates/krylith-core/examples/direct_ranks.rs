@@ -1,5 +1,5 @@
-//! Times direct factors of a distributed matrix: `mpirun -n N direct_ranks FILE [auto|mumps|one]`, in the format
-//! of the example `direct`. Each rank has a run of rows.
+//! Times direct factors of a distributed matrix: `mpirun -n N direct_ranks FILE [auto|mumps|one]`. The file
+//! has the format of the example `direct`. Each rank has a run of rows.
 //!
 //! Rank 0 prints the processor seconds of each rank and their elapsed seconds for the first factors, for
 //! factors of new values and for a solve, the numbers in the factors, the relative residual of a solve, and

@@ -39,7 +39,8 @@ fn threads_have_no_mumps() {
 #[test]
 fn the_number_of_ranks_changes_no_bit_of_the_factors() {
     let bits = |size| {
-        let of = |comm: Arc<krylith_core::comm::TeamRank>| direct::bits(&(comm as Arc<dyn Communicator>));
+        let of =
+            |comm: Arc<krylith_core::comm::TeamRank>| direct::bits(&(comm as Arc<dyn Communicator>), "one");
         Team::run(size, of).unwrap_or_else(|e| panic!("{size} ranks: {e}"))
     };
     let one = bits(1);

@@ -218,8 +218,8 @@ impl World {
         self.library.checked(name, call(&self.library.table))
     }
 
-    /// Runs a library that calls MPI itself, while no other thread is inside. Such a call cannot end early. If
-    /// a rank of this host is gone meanwhile, and Krylith has started MPI, the job ends.
+    /// Runs a library that calls MPI itself, while no other thread is inside. Such a call cannot end early.
+    /// If a rank of this host is gone meanwhile, and Krylith has started MPI, the job ends.
     pub(super) fn inside<T>(self: &Arc<Self>, work: impl FnOnce() -> T) -> Result<T> {
         self.usable()?;
         let watched = OWNED.load(Ordering::SeqCst) && self.size > 1;

@@ -84,7 +84,8 @@ pub struct Mumps {
     places: Vec<c_int>,
 }
 
-// SAFETY: the structure has addresses of the library and of the vectors beside it; one thread calls at a time.
+// SAFETY: the structure has addresses of the library and of the vectors beside it, and one thread calls at a
+// time.
 unsafe impl Send for Mumps {}
 
 impl Mumps {
@@ -96,8 +97,8 @@ impl Mumps {
         library::find(mpi.world.library()).map(|library| library.path.clone())
     }
 
-    /// Creates an instance for a matrix of n rows, of which this rank has the unknowns `own`, numbered from 1,
-    /// with at most `threads` threads on each rank. Collective.
+    /// Creates an instance for a matrix of n rows, of which this rank has the unknowns `own`, numbered from
+    /// 1, with at most `threads` threads on each rank. Collective.
     ///
     /// # Errors
     /// [`Error::Library`] if there is no library, or one of an unknown version; an error of MUMPS.
@@ -165,8 +166,8 @@ impl Mumps {
         &self.version
     }
 
-    /// Analyses the pattern of own entries, with row and column numbers from 1. Of a symmetric matrix they are
-    /// the entries of one triangle. Collective.
+    /// Analyses the pattern of own entries, with row and column numbers from 1. Of a symmetric matrix they
+    /// are the entries of one triangle. Collective.
     ///
     /// # Errors
     /// An error of MUMPS.
@@ -399,7 +400,8 @@ impl Mumps {
 }
 
 impl Drop for Mumps {
-    /// Frees the factors. After the end of MPI, or on ranks that have lost another one, they stay. Collective.
+    /// Frees the factors. After the end of MPI, or on ranks that have lost another one, they stay.
+    /// Collective.
     fn drop(&mut self) {
         if !self.version.is_empty() && !std::thread::panicking() {
             let _ = self.raw(-2); // nothing is left to do after an error

@@ -1,7 +1,7 @@
 //! Direct factors of a matrix whose rows are distributed over ranks, in one of two ways.
 //!
-//! [`mumps`]: MUMPS factorises the rows where they are, on all ranks of MPI. It is found at run time. From run
-//! to run its factors agree only up to rounding, since they depend on the order in which messages arrive.
+//! [`mumps`]: MUMPS factorises the rows where they are, on all ranks of MPI. It is found at run time. From
+//! run to run its factors agree only up to rounding, since they depend on the order in which messages arrive.
 //!
 //! [`gathered`]: rank 0 gathers the matrix and computes Krylith's own factors on its threads. The result is
 //! the same as on one rank, bit by bit. An application gathers x on rank 0 and sends y back.
