@@ -8,7 +8,7 @@
 #[cfg(feature = "lu")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     use krylith_core::comm::{Communicator, Mpi, Solo, gather};
-    use krylith_core::matrix::{Csr, Dense};
+    use krylith_core::matrix::Dense;
     use krylith_core::operator::{LinearOperator, TermValues};
     use krylith_core::partition::{RowBlocks, RowNumbers, Rows, distribute};
     use krylith_core::precond::{LuOver, RanksLu, RanksLuOptions};

@@ -94,11 +94,11 @@ fn direct(launcher: &Launcher, is_first: bool) -> Vec<Trial> {
     let found = job(launcher, 1, "mumps", &[], "60").is_ok_and(|end| end.text().contains("MUMPS is here"));
     let sizes: &[usize] = if is_first { &[1, 2, 4, 8] } else { &[4] };
     let mut trials = Vec::new();
-    let mut add =
-        |name: String, possible: bool, test: Box<dyn FnOnce(&Launcher) -> Result<(), Failed> + Send>| {
-            let (name, launcher) = (format!("{}::{name}", launcher.name), launcher.clone());
-            trials.push(Trial::test(name, move || test(&launcher)).with_ignored_flag(!possible));
-        };
+    type Test = Box<dyn FnOnce(&Launcher) -> Result<(), Failed> + Send>;
+    let mut add = |name: String, possible: bool, test: Test| {
+        let (name, launcher) = (format!("{}::{name}", launcher.name), launcher.clone());
+        trials.push(Trial::test(name, move || test(&launcher)).with_ignored_flag(!possible));
+    };
     for &size in sizes {
         for (over, possible) in [("mumps", found), ("auto", found), ("one", true)] {
             let test = move |launcher: &Launcher| {

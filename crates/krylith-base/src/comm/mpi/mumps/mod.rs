@@ -139,7 +139,7 @@ impl Mumps {
             versions
                 .iter()
                 .any(|v| text.strip_prefix(v).is_some_and(|rest| rest.starts_with('.')))
-                .then(|| (text, layout))
+                .then_some((text, layout))
         });
         let Some((version, layout)) = found else {
             // The instance stays, because where it would be freed is not known.

@@ -156,7 +156,7 @@ impl Gathered {
     }
 
     /// Solves on rank 0. Collective.
-    pub fn solve(&mut self, transposed: bool, own: &mut Vec<f64>) -> Result<()> {
+    pub fn solve(&mut self, transposed: bool, own: &mut [f64]) -> Result<()> {
         let first = &mut self.first;
         self.exchange.apply(own, |x| match first.as_mut().and_then(|first| first.lu.as_mut()) {
             Some(lu) => lu.solve_here(transposed, x),

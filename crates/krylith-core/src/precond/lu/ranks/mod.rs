@@ -41,7 +41,7 @@ pub struct RanksLuOptions {
 /// use krylith::comm::{Communicator, Team};
 /// use krylith::matrix::{Csr, Dense};
 /// use krylith::operator::LinearOperator;
-/// use krylith::partition::{RowBlocks, Rows, RowNumbers, distribute};
+/// use krylith_core::partition::{RowBlocks, RowNumbers, Rows, distribute};
 /// use krylith_core::device::cpu::{Cpu, Pool};
 /// use krylith_core::precond::{RanksLu, RanksLuOptions};
 /// use std::sync::Arc;
