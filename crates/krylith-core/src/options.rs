@@ -109,7 +109,7 @@ options! {
          aggressive=N, filter=T, relax=N, \
          border=auto|global|local, smoother=jacobi|chebyshev|ildu|ffc, sweeps=N, degree=N, coarsest=N, levels=N, \
          precision=f64|f32). `coarse` is `amg` without smoothing on the finest level. `lu` computes complete \
-         factors (most=N). `none` is the identity. `P+Q` adds two preconditioners. `P then Q` applies Q to \
+         factors (most=N, over=auto|mumps|one). `none` is the identity. `P+Q` adds two preconditioners. `P then Q` applies Q to \
          the residual that P leaves. `symmetric(P then Q)` applies P once more at the end, as `cg` needs. \
          `split(u: P, p: Q; schur=upper, S=NAME)` gives each field its own preconditioner. `cpr(p: P)` \
          corrects only the field p. `aux(NAME: P; R=NAME)` corrects in the range of the matrix NAME. `vanka` solves \

@@ -71,6 +71,8 @@ fn of(launcher: &Launcher, all: &[Launcher]) -> Vec<Trial> {
         let test = move |launcher: &Launcher| mismatched(launcher, &library);
         trials.push(trial("a_library_of_another_launcher_is_refused".into(), Box::new(test)));
     }
+    #[cfg(feature = "lu")]
+    trials.extend(direct(launcher, is_first));
     // Two hosts are two namespaces of this one, which Debian's launcher can reach.
     if launcher.name == "mpirun" {
         let hosts: [(&str, Test); 3] = [
@@ -84,6 +86,74 @@ fn of(launcher: &Launcher, all: &[Launcher]) -> Vec<Trial> {
         );
     }
     trials
+}
+
+/// The tests of direct factors. Those that need MUMPS are ignored where the ranks of this launcher have none.
+#[cfg(feature = "lu")]
+fn direct(launcher: &Launcher, is_first: bool) -> Vec<Trial> {
+    let found = job(launcher, 1, "mumps", &[], "60").is_ok_and(|end| end.text().contains("MUMPS is here"));
+    let sizes: &[usize] = if is_first { &[1, 2, 4, 8] } else { &[4] };
+    let mut trials = Vec::new();
+    type Test = Box<dyn FnOnce(&Launcher) -> Result<(), Failed> + Send>;
+    let mut add = |name: String, possible: bool, test: Test| {
+        let (name, launcher) = (format!("{}::{name}", launcher.name), launcher.clone());
+        trials.push(Trial::test(name, move || test(&launcher)).with_ignored_flag(!possible));
+    };
+    for &size in sizes {
+        for (over, possible) in [("mumps", found), ("auto", found), ("one", true)] {
+            let test = move |launcher: &Launcher| {
+                let end = job(launcher, size, &format!("direct-{over}"), &[], "60")?;
+                end.must(end.output.status.success(), "expected success")?;
+                end.must(end.text().matches("solved").count() == size, "expected a word of every rank")
+            };
+            add(format!("direct_factors_over_{over}_on_{size}_ranks"), possible, Box::new(test));
+        }
+    }
+    add("a_mumps_that_is_not_there_is_named".into(), true, Box::new(mumps_missing));
+    let sequential = sequential_mumps();
+    let possible = sequential.is_some();
+    let test = move |launcher: &Launcher| mumps_refused(launcher, &sequential.unwrap_or_default());
+    add("a_sequential_mumps_is_refused".into(), possible, Box::new(test));
+    trials
+}
+
+/// A sequential build of MUMPS, if one is installed.
+#[cfg(feature = "lu")]
+fn sequential_mumps() -> Option<String> {
+    let names = ["libdmumps_seq-5.5.so", "libdmumps_seq-5.6.so", "libdmumps_seq-5.7.so", "libdmumps_seq.so"];
+    let cache = Command::new("sh").args(["-c", "PATH=$PATH:/sbin:/usr/sbin ldconfig -p"]).output().ok()?;
+    let cache = String::from_utf8_lossy(&cache.stdout).into_owned();
+    names.into_iter().find(|name| cache.contains(&format!("{name} "))).map(String::from)
+}
+
+#[cfg(feature = "lu")]
+fn mumps_missing(launcher: &Launcher) -> Result<(), Failed> {
+    for (library, reason) in
+        [("/nowhere/libdmumps.so", "cannot open"), ("libm.so.6", "the library does not define dmumps_c")]
+    {
+        mumps_refused_for(launcher, library, reason)?;
+    }
+    Ok(())
+}
+
+#[cfg(feature = "lu")]
+fn mumps_refused(launcher: &Launcher, library: &str) -> Result<(), Failed> {
+    mumps_refused_for(launcher, library, "is the sequential build of MUMPS")
+}
+
+/// `over=mumps` is an error with the reason, and `over=auto` solves without MUMPS and says why.
+#[cfg(feature = "lu")]
+fn mumps_refused_for(launcher: &Launcher, library: &str, reason: &str) -> Result<(), Failed> {
+    for (scenario, succeeds) in [("direct-mumps", false), ("direct-without", true)] {
+        let mut command = launcher.command(2);
+        command.env("KRYLITH_MUMPS", library);
+        let end = run(command, scenario, "20", &mut |_| Ok(()))?;
+        end.must(end.output.status.success() == succeeds && end.took < GONE, "expected another end")?;
+        let named = end.text().contains(&format!("KRYLITH_MUMPS={library}: ")) && end.text().contains(reason);
+        end.must(named, "expected the library and the reason")?;
+        end.must(succeeds || end.text().contains("lu:over=one does without"), "expected a remedy")?;
+    }
+    Ok(())
 }
 
 fn left_alone() -> Result<(), Failed> {
@@ -354,6 +424,38 @@ fn play(mpi: &Mpi, scenario: &str) -> Result<()> {
         ("solve", _) => {
             let comm: std::sync::Arc<dyn Communicator> = mpi.duplicate()?;
             println!("{}", ranks::solve::answer(&comm)?);
+            Ok(())
+        }
+        #[cfg(feature = "lu")]
+        ("mumps", _) => {
+            match krylith_core::comm::Mumps::probe(mpi) {
+                Ok(library) => println!("MUMPS is here: {library}"),
+                Err(why) => println!("no MUMPS: {why}"),
+            }
+            Ok(())
+        }
+        #[cfg(feature = "lu")]
+        ("direct-mumps" | "direct-auto", _) => {
+            let comm: std::sync::Arc<dyn Communicator> = mpi.duplicate()?;
+            let over = &scenario["direct-".len()..];
+            let alone = over == "auto" && mpi.size() == 1;
+            ranks::direct::solves(&comm, over, if alone { "" } else { "MUMPS 5." })?;
+            println!("solved");
+            Ok(())
+        }
+        #[cfg(feature = "lu")]
+        ("direct-one", _) => {
+            let comm: std::sync::Arc<dyn Communicator> = mpi.duplicate()?;
+            let way = if mpi.size() == 1 { "" } else { "own factors on rank 0: as lu:over=one asks" };
+            ranks::direct::solves(&comm, "one", way)?;
+            println!("solved");
+            Ok(())
+        }
+        #[cfg(feature = "lu")]
+        ("direct-without", _) => {
+            let comm: std::sync::Arc<dyn Communicator> = mpi.duplicate()?;
+            ranks::direct::solves(&comm, "auto", "own factors on rank 0: KRYLITH_MUMPS=")?;
+            println!("solved, because {}", krylith_core::comm::Mumps::probe(mpi).unwrap_err());
             Ok(())
         }
         ("sums", _) => {

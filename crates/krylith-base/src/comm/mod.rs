@@ -27,6 +27,8 @@ pub mod wire;
 
 pub use launch::{check_alone, launched};
 pub use mpi::Mpi;
+#[doc(hidden)]
+pub use mpi::mumps::{Estimates, Mumps, Symmetry};
 pub use solo::Solo;
 pub use team::{Team, TeamRank};
 
@@ -143,6 +145,11 @@ pub trait Communicator: Send + Sync {
 
     /// True if all ranks are threads of one process, so that one may use another's device pointers.
     fn shares_address_space(&self) -> bool;
+
+    /// The ranks of MPI, for libraries that call MPI themselves; `None` if these are others.
+    fn mpi(&self) -> Option<&Mpi> {
+        None
+    }
 }
 
 /// The ranks on one host.

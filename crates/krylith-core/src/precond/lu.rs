@@ -25,6 +25,7 @@ mod multifrontal;
 mod order;
 mod pins;
 mod plan;
+mod ranks;
 mod separator;
 mod solve;
 mod symmetry;
@@ -39,6 +40,7 @@ pub use batch::Batch;
 use direct::Made;
 use factors::{Columns, Factors, Work};
 use pins::pins;
+pub use ranks::{RanksLu, RanksLuOptions};
 use std::cell::RefCell;
 
 /// Number of blocks up to which factors are computed on the solver's thread. That takes so little time that
@@ -142,13 +144,7 @@ impl SparseLu {
     /// # Errors
     /// As [`new`](Self::new); values of another shape.
     pub fn update_values<'v>(&mut self, values: impl Into<TermValues<'v>>) -> Result<()> {
-        let (values, mut scratch) = (values.into(), std::mem::take(&mut self.scratch));
-        let square = self.assembly.block * self.assembly.block;
-        values.check(self.assembly.stages, self.assembly.places.iter().map(|p| p.len() * square))?;
-        let filled =
-            values.on_host(&mut scratch).map(|host| self.assembly.fill(&host, &mut self.matrix.values));
-        self.scratch = scratch;
-        filled?;
+        fill_checked(&self.assembly, values.into(), &mut self.scratch, &mut self.matrix.values)?;
         self.matrix.pin(&self.pinned);
         let old = std::mem::replace(&mut self.factors, Factors::None);
         if self.matrix.order() > 0 {
@@ -220,6 +216,18 @@ impl SparseLu {
     }
 }
 
+/// Assembles values, if they have the shape of the pattern.
+fn fill_checked(
+    assembly: &Assembly,
+    values: TermValues,
+    scratch: &mut [Vec<f64>; 2],
+    out: &mut [f64],
+) -> Result<()> {
+    let square = assembly.block * assembly.block;
+    values.check(assembly.stages, assembly.places.iter().map(|p| p.len() * square))?;
+    values.on_host(scratch).map(|host| assembly.fill(&host, out))
+}
+
 /// Adds the rows without a pivot to an error of singular factors.
 fn name(e: Error, rows: &[usize]) -> Error {
     if rows.is_empty() || e.is_memory() || e.is_interrupt() {
@@ -272,15 +280,16 @@ impl<S: Space> LinearOperator<S> for SparseLu {
 
 impl Assembly {
     /// Computes the pattern of the sum, with blocks sorted by column, and sets all values to 0. Pinned
-    /// unknowns get a diagonal block.
+    /// unknowns get a diagonal block. Columns of ghosts follow those of own nodes.
     fn new(terms: &Terms, pinned: &[usize]) -> (Self, Columns) {
         let (block, stages, nodes) = (terms.block(), terms.stages(), terms.block_rows());
+        let columns = terms.terms.first().map_or(nodes, |(_, a)| a.block_columns());
         let order = block * stages;
         let mut added = vec![false; if pinned.is_empty() { 0 } else { nodes }];
         pinned.iter().for_each(|u| added[u / order] = true);
         // A block that two terms have is counted once, because both terms visit it in the same block row.
         let sweep = |visit: &mut dyn FnMut(Option<(usize, usize)>, usize, usize, bool)| {
-            let mut last = vec![usize::MAX; nodes];
+            let mut last = vec![usize::MAX; columns];
             for i in 0..nodes {
                 for (t, (_, a)) in terms.terms.iter().enumerate() {
                     for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
@@ -296,11 +305,11 @@ impl Assembly {
                 }
             }
         };
-        let mut col_ptr = vec![0; nodes + 1];
+        let mut col_ptr = vec![0; columns + 1];
         sweep(&mut |_, _, j, new| col_ptr[j + 1] += usize::from(new));
-        (0..nodes).for_each(|j| col_ptr[j + 1] += col_ptr[j]);
+        (0..columns).for_each(|j| col_ptr[j + 1] += col_ptr[j]);
         let mut next = col_ptr.clone();
-        let mut block_rows = vec![0; col_ptr[nodes]];
+        let mut block_rows = vec![0; col_ptr[columns]];
         let mut places: Vec<Vec<(u32, usize)>> =
             terms.terms.iter().map(|(_, a)| vec![(0, 0); a.blocks()]).collect();
         sweep(&mut |of, i, j, new| {
@@ -311,7 +320,7 @@ impl Assembly {
             }
         });
         let mut matrix = Columns {
-            col_ptr: Vec::with_capacity(nodes * order + 1),
+            col_ptr: Vec::with_capacity(columns * order + 1),
             rows: Vec::with_capacity(block_rows.len() * order * order),
             values: vec![0.0; block_rows.len() * order * order],
         };

@@ -13,7 +13,7 @@
 //! | [`Multilevel`] | `amg` | algebraic multigrid |
 //! | [`Stage`] | `stage` | the stages of a Kronecker system, one after the other |
 //! | [`Vanka`] | `vanka` | local systems around the constraints of a saddle point |
-//! | `SparseLu` | `lu` | direct factors (feature `lu`) |
+//! | `SparseLu`, `RanksLu` | `lu` | direct factors, on one rank and on several (feature `lu`) |
 //! | `Split` | `split(…)` | a preconditioner for each field of a coupled system |
 //! | `Correction` | `cpr(…)`, `aux(…)` | a correction of one field, or in an auxiliary space |
 //! | `Inner` | `cg(…)`, `chebyshev(…)` | a fixed number of iterations of a method |
@@ -67,7 +67,7 @@ pub(crate) use invert::eliminate;
 pub(crate) use jacobi::{BAD_BLOCKS, bad_block};
 pub use jacobi::{BlockDiagonal, BlockJacobi, invert_block};
 #[cfg(feature = "lu")]
-pub use lu::{Batch, SparseLu};
+pub use lu::{Batch, RanksLu, RanksLuOptions, SparseLu};
 pub use multilevel::{
     Border, CYCLE_STEPS, Coarsen, CoarsenKind, Coarsening, Cycle, Diagonal, Direction, Fused, Level,
     MULTILEVEL_SWEEPS, Multilevel, MultilevelOptions, NearNull, Passes, Smoothing, Transfer,
@@ -83,8 +83,8 @@ pub use schwarz::{
 };
 pub(crate) use schwarz::{Rows as SchwarzRows, Sums, Turned};
 pub use spec::{
-    AmgSpec, AuxSpec, CprSpec, Decouple, IlduSpec, InnerMethod, InnerSpec, LuSpec, PrecondSpec, RasSpec,
-    SchurSpec, SplitForm, SplitSpec, TileSpec, VankaSpec,
+    AmgSpec, AuxSpec, CprSpec, Decouple, IlduSpec, InnerMethod, InnerSpec, LuOver, LuSpec, PrecondSpec,
+    RasSpec, SchurSpec, SplitForm, SplitSpec, TileSpec, VankaSpec,
 };
 pub use split::SWEEPS as SPLIT_SWEEPS;
 pub(crate) use split::split_scale;

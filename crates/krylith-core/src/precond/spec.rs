@@ -24,7 +24,7 @@ pub use amg::AmgSpec;
 pub(crate) use amg::kind_name;
 pub use decouple::Decouple;
 use known::KNOWN;
-pub use lu::LuSpec;
+pub use lu::{LuOver, LuSpec};
 pub use ras::RasSpec;
 pub(crate) use ras::{factor_name, solve_name};
 pub use split::{AuxSpec, CprSpec, InnerMethod, InnerSpec, SchurSpec, SplitForm, SplitSpec};
@@ -364,6 +364,8 @@ impl PrecondSpec {
         let both = |parts: Box<[Self; 2]>| Box::new((*parts).map(Self::in_fixed_order));
         match self {
             PrecondSpec::Ras(ras) => PrecondSpec::Ras(RasSpec { deterministic: true, ..ras }),
+            // The factors of MUMPS depend on the order in which messages arrive.
+            PrecondSpec::Lu(lu) => PrecondSpec::Lu(lu.in_fixed_order()),
             PrecondSpec::Sum(parts) => PrecondSpec::Sum(both(parts)),
             PrecondSpec::Multiplicative(parts) => PrecondSpec::Multiplicative(both(parts)),
             PrecondSpec::Symmetric(parts) => PrecondSpec::Symmetric(both(parts)),

@@ -10,7 +10,7 @@ use krylith_core::partition::split;
 use krylith_core::{Field, Problem, Solver};
 
 /// Preconditioners whose parts do not depend on the ranks. Inner CG multiplies by the whole matrix of a part.
-const PRECONDS: [&str; 14] = [
+const PRECONDS: [&str; 16] = [
     "split(u: jacobi, p: jacobi; form=diagonal)",
     "split(u: jacobi, p: jacobi; form=lower)",
     "split(u: jacobi, p: cg(jacobi; iterations=3); form=full)",
@@ -22,6 +22,8 @@ const PRECONDS: [&str; 14] = [
     "split(u: jacobi, p: cg(jacobi; iterations=3); schur=upper, S=pcd(F, L, M))",
     "split(u: jacobi, p: amg; schur=full, S=explicit)",
     "split(u: jacobi, p: cg(jacobi; iterations=3); schur=simple, S=selfp)",
+    "split(u: lu, p: lu; form=lower)",
+    "split(u: jacobi, p: lu; schur=full, S=explicit)",
     "cpr(p: jacobi; decouple=none) then jacobi:block=1",
     "aux(P: cg(jacobi; iterations=3))",
     "split(u: aux(R: cg(jacobi; iterations=2); block=2), p: jacobi; form=lower)",

@@ -18,6 +18,8 @@ mod complex;
 mod cpu;
 mod criterion;
 mod diagnosis;
+#[cfg(feature = "lu")]
+mod direct;
 mod distributed;
 mod fields;
 mod function_operators;

@@ -4,6 +4,8 @@
 
 #[allow(dead_code)] // ranks that are processes have delays of their own
 pub mod delayed;
+#[cfg(feature = "lu")]
+pub mod direct;
 pub mod solve;
 
 use krylith_core::comm::{Channel, Communicator, Message, agree, gather};

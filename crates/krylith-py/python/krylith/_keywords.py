@@ -123,3 +123,4 @@ class LuKeys(TypedDict, total=False):
     """Keys of `lu`."""
 
     most: int
+    over: Literal["auto", "mumps", "one"]

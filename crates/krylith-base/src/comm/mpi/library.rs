@@ -18,6 +18,7 @@ const VARIABLE: &str = "KRYLITH_MPI";
 
 /// An MPI library with all functions in use.
 pub struct Library {
+    pub symbols: Symbols,
     pub abi: Abi,
     pub constants: Constants,
     pub table: Table,
@@ -30,6 +31,8 @@ pub struct Library {
     /// `MPI_Comm_f2c`, or `MPI_Comm_fromint` of the standard ABI; `None` for MPICH, whose handles are
     /// Fortran's.
     from_fortran: Option<unsafe extern "C" fn(c_int) -> *mut c_void>,
+    /// `MPI_Comm_c2f`, or `MPI_Comm_toint` of the standard ABI; `None` for MPICH.
+    to_fortran: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
 }
 
 // SAFETY: holds addresses of functions and objects of a library that is never closed.
@@ -142,6 +145,18 @@ impl Library {
         }
     }
 
+    /// The Fortran handle of a communicator.
+    ///
+    /// # Safety
+    /// MPI runs, and the communicator is live.
+    pub unsafe fn fortran_handle(&self, comm: Handle) -> c_int {
+        match self.to_fortran {
+            None => comm.0 as u32 as c_int,
+            // SAFETY: the caller's promise.
+            Some(to) => unsafe { to(comm.0 as *mut c_void) },
+        }
+    }
+
     /// `Ok` for the success code, else an error with the library's text for the code.
     pub fn checked(&self, call: &str, code: c_int) -> Result<()> {
         if code == 0 {
@@ -215,21 +230,33 @@ impl Library {
             Abi::OpenMpi | Abi::Standard => Functions::find(symbols).map(Table::Pointers),
         }
         .map_err(missing)?;
-        let from_fortran = match abi {
-            Abi::Mpich => None,
+        let either = |names: [&'static CStr; 2]| {
+            let [old, new] = names;
+            let found = symbols.find(old).or_else(|| symbols.find(new));
+            found.ok_or_else(|| missing(old.to_str().unwrap_or_default()))
+        };
+        let (from_fortran, to_fortran) = match abi {
+            Abi::Mpich => (None, None),
             Abi::OpenMpi | Abi::Standard => {
-                let found = symbols.find(c"MPI_Comm_f2c").or_else(|| symbols.find(c"MPI_Comm_fromint"));
-                let found = found.ok_or_else(|| missing("MPI_Comm_f2c"))?;
-                // SAFETY: both have this signature, where a handle is a pointer.
-                Some(unsafe {
-                    std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> *mut c_void>(found)
-                })
+                let from = either([c"MPI_Comm_f2c", c"MPI_Comm_fromint"])?;
+                let to = either([c"MPI_Comm_c2f", c"MPI_Comm_toint"])?;
+                // SAFETY: both names of each have this signature, where a handle is a pointer.
+                unsafe {
+                    (
+                        Some(std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> *mut c_void>(
+                            from,
+                        )),
+                        Some(std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void) -> c_int>(
+                            to,
+                        )),
+                    )
+                }
             }
         };
         let constants = Constants::find(abi, symbols).map_err(missing)?;
         let path = loaded::file_of(symbols).unwrap_or_else(|| "in this program".into());
         let has_pmix = symbols.find(c"PMIx_Init").is_some();
-        Ok(Self { abi, constants, table, version, path, has_pmix, from_fortran })
+        Ok(Self { symbols, abi, constants, table, version, path, has_pmix, from_fortran, to_fortran })
     }
 
     /// Opens a library by name or path.
@@ -350,7 +377,7 @@ fn other_sizes(sizes: Option<Sizes>, found: &[&Library]) -> Error {
 }
 
 /// The loader's text for its last failure.
-fn last_error() -> String {
+pub fn last_error() -> String {
     // SAFETY: returns a string or null.
     let text = unsafe { libc::dlerror() };
     if text.is_null() {

@@ -30,7 +30,11 @@ pub fn libraries() -> Vec<(String, Symbols)> {
 
 /// The file that contains a library's functions.
 pub fn file_of(symbols: Symbols) -> Option<String> {
-    let place = symbols.find(c"MPI_Initialized")?;
+    symbols.find(c"MPI_Initialized").and_then(file_at)
+}
+
+/// The file that contains the function or object at this address.
+pub fn file_at(place: *mut c_void) -> Option<String> {
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: fills the record if it returns a value other than 0.
     let name = unsafe {

@@ -17,6 +17,7 @@ mod channel;
 mod functions;
 mod library;
 mod loaded;
+pub(super) mod mumps;
 mod requests;
 mod world;
 
@@ -417,5 +418,9 @@ impl Communicator for Mpi {
 
     fn shares_address_space(&self) -> bool {
         false
+    }
+
+    fn mpi(&self) -> Option<&Mpi> {
+        Some(self)
     }
 }

@@ -10,7 +10,7 @@ use crate::comm::peers::Peers;
 use crate::{Error, Result};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 /// Time that a wait polls, on a core of its own, before it yields the core.
@@ -22,6 +22,8 @@ const DOZE: Duration = Duration::from_millis(100);
 
 /// True once MPI was started or joined by `init`.
 static STARTED: AtomicBool = AtomicBool::new(false);
+/// True if Krylith has started MPI, and so may end the job.
+static OWNED: AtomicBool = AtomicBool::new(false);
 /// Lets one thread of this process enter MPI at a time, whichever communicator it uses:
 /// MPI_THREAD_SERIALIZED.
 static ENTERED: Mutex<()> = Mutex::new(());
@@ -35,6 +37,8 @@ const HERE: c_int = 3;
 const ROLL_CALL: Duration = Duration::from_secs(2);
 /// Time that the end of a job may take if its launcher cannot be reached.
 const ABORT: Duration = Duration::from_secs(5);
+/// Time between looks at the other ranks while another library is inside MPI.
+const WATCH: Duration = Duration::from_secs(1);
 
 /// The ranks of one communicator.
 pub(super) struct World {
@@ -51,6 +55,10 @@ pub(super) struct World {
     /// The cause of the first failed wait; all later calls fail with it.
     failure: OnceLock<(Option<usize>, String)>,
     tags: AtomicUsize,
+    /// True while a library is inside that calls MPI itself.
+    is_inside: AtomicBool,
+    /// True once a thread watches the other ranks during such calls.
+    is_watched: AtomicBool,
 }
 
 /// A length as MPI's type for counts.
@@ -80,6 +88,7 @@ impl World {
             let code =
                 unsafe { library.table.MPI_Init_thread(null, std::ptr::null_mut(), wanted, &mut provided) };
             library.checked("MPI_Init_thread", code)?;
+            OWNED.store(true, Ordering::SeqCst);
         }
         usable(library, launch).inspect_err(|_| {
             if owned {
@@ -141,6 +150,8 @@ impl World {
             finished: AtomicBool::new(false),
             failure: OnceLock::new(),
             tags: AtomicUsize::new(HERE as usize + 1),
+            is_inside: AtomicBool::new(false),
+            is_watched: AtomicBool::new(false),
         };
         // MPI writes the handle before the wait succeeds; until then its address must stay valid.
         let written = Handles::at(Box::leak(Box::new(0usize)));
@@ -205,6 +216,29 @@ impl World {
         self.usable()?;
         let _entered = enter();
         self.library.checked(name, call(&self.library.table))
+    }
+
+    /// Runs a library that calls MPI itself, while no other thread is inside. Such a call cannot end early.
+    /// If a rank of this host is gone meanwhile, and Krylith has started MPI, the job ends.
+    pub(super) fn inside<T>(self: &Arc<Self>, work: impl FnOnce() -> T) -> Result<T> {
+        self.usable()?;
+        let watched = OWNED.load(Ordering::SeqCst) && self.size > 1;
+        if watched && !self.is_watched.swap(true, Ordering::SeqCst) {
+            let world = Arc::downgrade(self);
+            // Without the thread, only the launcher watches.
+            let _ = std::thread::Builder::new().name("mpi".into()).spawn(move || watch(&world));
+        }
+        let _entered = enter();
+        self.is_inside.store(true, Ordering::SeqCst);
+        let done = work();
+        self.is_inside.store(false, Ordering::SeqCst);
+        Ok(done)
+    }
+
+    /// The Fortran handle of the communicator, for such a library.
+    pub(super) fn fortran_handle(&self) -> c_int {
+        // SAFETY: the communicator lives as long as MPI.
+        unsafe { self.library.fortran_handle(self.comm) }
     }
 
     /// Starts an operation.
@@ -449,6 +483,24 @@ impl World {
             unsafe { self.library.table.MPI_Abort(self.library.constants.comm_world, 3) };
         }
         std::process::exit(3)
+    }
+}
+
+/// Ends the job if a rank is gone while this one is inside another library, where it cannot look itself. A
+/// suspended rank has until the time limit.
+fn watch(world: &Weak<World>) {
+    let mut suspended = Duration::ZERO;
+    loop {
+        std::thread::sleep(WATCH);
+        let Some(world) = world.upgrade() else { return };
+        let peers = world.peers.get().filter(|_| world.is_inside.load(Ordering::SeqCst));
+        suspended = match peers.and_then(Peers::stopped) {
+            Some(_) => suspended + WATCH,
+            None => Duration::ZERO,
+        };
+        if suspended > world.limit || peers.and_then(Peers::dead).is_some() {
+            world.abort();
+        }
     }
 }
 

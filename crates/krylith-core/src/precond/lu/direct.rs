@@ -18,9 +18,9 @@ const MIRRORED: f64 = 0.5;
 const WEAK: f64 = 1e-3;
 
 /// Operations of large fronts in a second, on one core.
-const RATE: f64 = 2e10;
+pub(super) const RATE: f64 = 2e10;
 /// Seconds per number of the factors to assemble fronts.
-const SECONDS: f64 = 10e-9;
+pub(super) const SECONDS: f64 = 10e-9;
 
 /// Factors by fronts, or the factors for whose pattern there are none.
 pub(super) enum Made {

@@ -20,12 +20,12 @@ use faer::{Conj, MatMut, Par, Side};
 
 /// Largest residual of a solve with a random right-hand side, relative to it. If factors leave a larger
 /// residual, the system counts as singular.
-const LEFT: f64 = 0.5;
+pub(super) const LEFT: f64 = 0.5;
 /// Largest such residual for L B Lᵀ, whose pivots come only from within supernodes. If the residual is
 /// larger, L U replaces these factors.
 pub(super) const LEFT_SYMMETRIC: f64 = 1e-6;
 /// Largest residual of a row, relative to its products and right-hand side, that counts as rounding errors.
-const BACKWARD: f64 = 1e-10;
+pub(super) const BACKWARD: f64 = 1e-10;
 /// Number of operations per number of a factor above which `faer` builds supernodes, as a share of its
 /// default. Without supernodes, systems of 200 to 6,000 unknowns take three to five times as long on one
 /// core. Supernodes do not always pay: for an arrow matrix they take a thousand times as long.

@@ -7,11 +7,11 @@ use crate::{Error, Result};
 
 /// Relative size below which the rest of a vector after elimination means that it is linearly dependent on
 /// earlier vectors.
-const DEPENDENT: f64 = 1e-10;
+pub(super) const DEPENDENT: f64 = 1e-10;
 /// Candidates for pinning are the unknowns at which a vector has at least this share of its largest entry.
 /// The candidate whose row has the largest entry is pinned. An unknown with only weak couplings would leave
 /// the remaining matrix nearly singular.
-const LARGE: f64 = 0.5;
+pub(super) const LARGE: f64 = 0.5;
 
 /// Returns one unknown for each vector. The vectors' entries at these unknowns form a well-conditioned square
 /// matrix. The method is elimination with complete pivoting, except for the choice among large entries
@@ -54,7 +54,7 @@ pub(super) fn pins(terms: &Terms, null: &[Vec<f64>]) -> Result<Vec<usize>> {
 }
 
 /// Returns the largest entry in the row of each unknown.
-fn sizes(terms: &Terms) -> Vec<f64> {
+pub(super) fn sizes(terms: &Terms) -> Vec<f64> {
     let (b, s) = (terms.block(), terms.stages());
     let mut sizes = vec![0.0f64; terms.rows()];
     for (c, a) in &terms.terms {

@@ -16,7 +16,7 @@ pub(super) const KNOWN: &[&str] = &[
     "amg[:cycle=v|w|k,coarsen=classical|aggregation|smoothed|air|air1,strength=T,truncate=N,aggressive=N,filter=T,relax=N,border=auto|global|local,\
      smoother=jacobi|chebyshev|ildu|ffc,sweeps=N,degree=N,coarsest=N,levels=N,precision=f64|f32]",
     "coarse[:the same keys]",
-    "lu[:most=N]",
+    "lu[:most=N,over=auto|mumps|one]",
     "vanka[:kind=diagonal|full,field=NAME,damping=W,precision=f64|f32,levels=N,sweeps=N]",
     "`P+Q`, `P then Q` and `symmetric(P then Q)` of them",
     "split(FIELD: P, FIELD: Q[; form=diagonal|lower|upper|full or schur=…,S=NAME])",

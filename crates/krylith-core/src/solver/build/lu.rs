@@ -2,9 +2,10 @@
 
 use super::{Boxed, PrecondInfo, Preconditioner};
 use crate::comm::agree;
+use crate::halo::RowNumbers;
 use crate::operator::{TermValues, Terms};
 use crate::precond::lu::listed;
-use crate::precond::{LuSpec, SparseLu};
+use crate::precond::{LuOver, LuSpec, RanksLu, RanksLuOptions, SparseLu};
 use crate::problem::LocalProblem;
 use crate::profile::{self, SetupPart};
 use crate::solver::{SolverSpace, host};
@@ -21,35 +22,61 @@ pub(super) fn build<S: SolverSpace>(
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let start = Instant::now();
     let _factors = profile::begin(SetupPart::Factors);
-    let made = match local.comm.size() {
-        1 => {
-            let named = spec.most.map(SparseLu::bytes_of);
-            let free = host::memory().map(|(_, free)| free / 2);
-            let made = SparseLu::with_null_vectors(terms, local.null, named.into_iter().chain(free).min());
-            made.map_err(|e| match (e, spec.most) {
-                // If the user set the limit, report that limit and not a lack of memory.
-                (Error::Memory { what, needed, free, remedy, .. }, Some(most)) if named == Some(free) => {
-                    let place = format!("the share of host memory that most={most} allows");
-                    Error::Memory { what, needed, free, place, remedy }
-                }
-                (e, _) => e,
-            })
+    let free = host::memory().map(|(_, free)| free / 2);
+    if local.comm.size() == 1 && spec.over != LuOver::Mumps {
+        return alone(space, terms, local, spec, free, start);
+    }
+    let numbers = match local.numbers {
+        Some(numbers) => numbers,
+        None if local.comm.size() == 1 => RowNumbers::Run { first: 0, count: terms.block_rows() },
+        None => {
+            return Err(Error::Unsupported(
+                "lu: direct factors of a part that every rank has as a whole are not supported; use jacobi"
+                    .into(),
+            ));
         }
-        ranks => Err(Error::Unsupported(format!(
-            "lu: the system is distributed over {ranks} ranks, and direct factors need it on one; use one \
-             rank, or ras or amg"
-        ))),
     };
-    let p = agree(space.comm(), made)?;
+    let options = RanksLuOptions { over: spec.over, most: spec.most, free };
+    let p = RanksLu::new(space.comm(), terms, numbers, local.null, options);
+    let p = p.map_err(|e| of_limit(e, spec.most))?;
+    let (numbers, is_bound) = p.numbers();
+    let most = if is_bound { "at most " } else { "" };
+    let set_up = seconds(start.elapsed().as_secs_f64());
+    let mut details = vec![
+        p.way(),
+        format!("{most}{} numbers in the factors, set up in {set_up}", count(numbers as usize)),
+    ];
+    details.extend(weak(&p.weak_rows()));
+    let info = PrecondInfo {
+        name: "lu".into(),
+        numbers,
+        matrix: p.stored(),
+        text: format!("sparse direct factors ({})", p.kind()),
+        details,
+        keeps_symmetry: true,
+        ..PrecondInfo::default()
+    };
+    Ok((Some(Box::new(p)), info))
+}
+
+/// Factorises a system that is entirely on one rank.
+fn alone<S: SolverSpace>(
+    space: &S,
+    terms: &Terms,
+    local: &LocalProblem,
+    spec: LuSpec,
+    free: Option<u64>,
+    start: Instant,
+) -> Result<(Boxed<S>, PrecondInfo)> {
+    let named = spec.most.map(SparseLu::bytes_of);
+    let made = SparseLu::with_null_vectors(terms, local.null, named.into_iter().chain(free).min());
+    let p = agree(space.comm(), made.map_err(|e| of_limit(e, spec.most)))?;
     let kind = p.kind();
     let most = if p.is_bound() { "at most " } else { "" };
     let set_up = seconds(start.elapsed().as_secs_f64());
     let mut details =
         vec![format!("{most}{} numbers in the factors, set up in {set_up}", count(p.numbers()))];
-    let weak = p.weak_rows();
-    if !weak.is_empty() {
-        details.push(format!("no pivot above rounding errors in {}", listed(&weak)));
-    }
+    details.extend(weak(&p.weak_rows()));
     let info = PrecondInfo {
         name: "lu".into(),
         numbers: p.numbers() as f64,
@@ -60,6 +87,30 @@ pub(super) fn build<S: SolverSpace>(
         ..PrecondInfo::default()
     };
     Ok((Some(Box::new(p)), info))
+}
+
+/// If the user set the limit of a memory error, names that limit and not a lack of memory.
+fn of_limit(e: Error, most: Option<usize>) -> Error {
+    match (e, most) {
+        (Error::Memory { what, needed, free, remedy, .. }, Some(most))
+            if free == SparseLu::bytes_of(most) =>
+        {
+            let place = format!("the share of host memory that most={most} allows");
+            Error::Memory { what, needed, free, place, remedy }
+        }
+        (e, _) => e,
+    }
+}
+
+/// Lists rows without a pivot.
+fn weak(rows: &[usize]) -> Option<String> {
+    (!rows.is_empty()).then(|| format!("no pivot above rounding errors in {}", listed(rows)))
+}
+
+impl<S: SolverSpace> Preconditioner<S> for RanksLu {
+    fn update_values(&mut self, space: &S, _: &Terms, values: TermValues) -> Result<()> {
+        RanksLu::update_values(self, space.comm(), values)
+    }
 }
 
 impl<S: SolverSpace> Preconditioner<S> for SparseLu {

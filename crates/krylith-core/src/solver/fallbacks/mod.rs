@@ -303,8 +303,10 @@ pub(crate) fn attempts(
             let system = System::new(local, seen);
             let rules = RULES.iter().filter(|rule| (rule.when)(&system));
             tries.extend(rules.map(|rule| {
-                let precond =
-                    room.fitted(rule.precond.parse().expect("the table is spelt right"), rule.method);
+                let named: PrecondSpec = rule.precond.parse().expect("the table is spelt right");
+                let fixed = matches!(named, PrecondSpec::Lu(_)) && options.deterministic == Some(true);
+                let named = if fixed { named.in_fixed_order() } else { named };
+                let precond = room.fitted(named, rule.method);
                 (precond, rule.method, rule.restart, (rule.budget)(&system))
             }));
         }

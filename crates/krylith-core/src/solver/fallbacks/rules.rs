@@ -126,7 +126,7 @@ pub(super) const RULES: [Rule; 38] = [
     rule(|_| true, "ildu:fill=1,cut=whole", Gmres, 100, usual),
     rule(|_| true, "ildu:fill=2,cut=whole,shift=1e-6", Gmres, 200, usual),
     rule(|_| true, "ildu:fill=5,cut=whole,shift=1e-3", Gmres, 300, usual),
-    rule(|s| s.alone && cfg!(feature = "lu"), LAST_DIRECT, Gmres, 30, usual),
+    rule(|_| cfg!(feature = "lu"), LAST_DIRECT, Gmres, 30, usual),
     rule(|_| true, "auto", Gmres, 300, usual), // jacobi, or none if a block is singular
 ];
 
