@@ -25,6 +25,12 @@ const MOST_RELAXED: c_int = 800;
 const NO_PIVOT: f64 = 1e-13;
 
 /// What is known of a matrix to factorise.
+///
+/// # Examples
+/// ```
+/// use krylith_base::comm::Symmetry;
+/// assert_eq!(Symmetry::Definite as i32, 1); // the numbers of MUMPS
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Symmetry {
     /// A ≠ Aᵀ: L U.
@@ -36,6 +42,13 @@ pub enum Symmetry {
 }
 
 /// Estimates of an analysis.
+///
+/// # Examples
+/// ```
+/// use krylith_base::comm::Estimates;
+/// let estimates = Estimates { numbers: 1e6, ..Estimates::default() };
+/// assert_eq!(estimates.bytes, 0);
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Estimates {
     /// Number of numbers in the factors, on all ranks.

@@ -24,6 +24,13 @@ use mumps::Distributed;
 use std::cell::RefCell;
 
 /// Bounds of the factors, and the ranks that compute them.
+///
+/// # Examples
+/// ```
+/// use krylith_core::precond::{LuOver, RanksLuOptions};
+/// let options = RanksLuOptions { most: Some(1_000_000), ..RanksLuOptions::default() };
+/// assert_eq!(options.over, LuOver::Auto);
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RanksLuOptions {
     /// The way that the user wants.
