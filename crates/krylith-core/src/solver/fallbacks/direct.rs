@@ -35,7 +35,7 @@ pub(crate) struct Costs {
 
 // The constants were measured on one core for 2-D and 3-D grids, and for flow, elasticity, porous media,
 // reactions and Maxwell's equations with elements of order 1 and 2, of 400 to 160,000 unknowns. The estimates
-// of 38 such systems are 0.4 to 1.5 times the measured seconds, and up to 6 times where the elements have
+// of 25 such systems are 0.57 to 2.1 times the measured seconds, and 2 to 6 times where the elements have
 // unknowns on edges and faces (bench/runs/2026-11-29-cpu-bare).
 /// Seconds of a direct factorisation per entry of L, per cube of a separator, per unknown and per entry of A.
 const FACTOR: [f64; 4] = [17e-9, 0.4e-9, 1.4e-6, 0.12e-6];

@@ -69,9 +69,9 @@ const COMMUTED: &str = "split(u: amg, p: amg; schur=upper, S=lsc)";
 /// Recognised cells of a pressure and transported unknowns.
 const CELLS: &str = "cpr(p: amg) then ildu";
 
-/// ILU(0) of the whole matrix. On one thread it takes a half to a quarter of the time of factors of
-/// subdomains: no graph is cut, and iterations are 0.3 to 0.75 times as many. Measured for 12 reacting,
-/// semiconductor and thermoelastic systems of 20,000 to 105,000 unknowns (bench/runs/2026-11-29-cpu-bare).
+/// ILU(0) of the whole matrix. On one thread it takes 0.3 to 0.8 of the time of factors of subdomains: no
+/// graph is cut, and iterations are 0.3 to 0.75 times as many. Measured for eight reacting, semiconductor and
+/// thermoelastic systems of 20,000 to 105,000 unknowns (bench/runs/2026-11-29-cpu-bare).
 const WHOLE_ILDU: &str = "ildu:cut=whole";
 
 /// Attempts from cheap to strong. Direct factors come first if they take no longer than incomplete factors
