@@ -60,10 +60,10 @@ const STEPS: [Step; 14] = [
         run_tests(tests.env(mpi::VARIABLE, mpi::listed(&run.launchers))).into()
     }),
     // With the features of the earlier tests, so that the wheel reuses their build.
-    step(Desk, "Python package", 330, |run| {
+    step(Desk, "Python package", 400, |run| {
         python::step(&["--profile", "dev", "--features", OF_ALL], &run.launchers, missing)
     }),
-    step(Ci, "C library", 90, |run| c::step(&run.launchers, missing)),
+    step(Ci, "C library", 110, |run| c::step(&run.launchers, missing)),
     step(Ci, "kernels through NVRTC", 450, |_| kernels()),
     step(Desk, "kernels on a GPU", 5, |_| match Path::new("/proc/driver/nvidia/version").exists() {
         true => Verdict::Passed("part of the tests above".into()),
