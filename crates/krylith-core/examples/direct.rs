@@ -6,10 +6,14 @@
 //! resident memory in bytes.
 
 #[cfg(feature = "lu")]
+mod process;
+
+#[cfg(feature = "lu")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     use krylith_core::matrix::Csr;
     use krylith_core::operator::{LinearOperator, TermValues, Terms};
     use krylith_core::precond::SparseLu;
+    use process::{peak, processor};
 
     let args: Vec<String> = std::env::args().collect();
     let bytes = std::fs::read(args.get(1).ok_or("direct FILE [THREADS]")?)?;
@@ -59,24 +63,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Ok(())
     })?;
     Ok(())
-}
-
-/// Processor seconds of all threads so far.
-#[cfg(feature = "lu")]
-fn processor() -> f64 {
-    let of = |task: std::io::Result<std::fs::DirEntry>| -> Option<f64> {
-        let text = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
-        Some(text.split_whitespace().next()?.parse::<f64>().ok()? * 1e-9)
-    };
-    std::fs::read_dir("/proc/self/task").map_or(0.0, |tasks| tasks.filter_map(of).sum())
-}
-
-/// The largest resident memory so far, in bytes.
-#[cfg(feature = "lu")]
-fn peak() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
-    line.and_then(|l| l.trim().trim_end_matches(" kB").trim().parse::<u64>().ok()).unwrap_or(0) << 10
 }
 
 #[cfg(not(feature = "lu"))]

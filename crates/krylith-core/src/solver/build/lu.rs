@@ -40,22 +40,9 @@ pub(super) fn build<S: SolverSpace>(
     let p = RanksLu::new(space.comm(), terms, numbers, local.null, options);
     let p = p.map_err(|e| of_limit(e, spec.most))?;
     let (numbers, is_bound) = p.numbers();
-    let most = if is_bound { "at most " } else { "" };
-    let set_up = seconds(start.elapsed().as_secs_f64());
-    let mut details = vec![
-        p.way(),
-        format!("{most}{} numbers in the factors, set up in {set_up}", count(numbers as usize)),
-    ];
-    details.extend(weak(&p.weak_rows()));
-    let info = PrecondInfo {
-        name: "lu".into(),
-        numbers,
-        matrix: p.stored(),
-        text: format!("sparse direct factors ({})", p.kind()),
-        details,
-        keeps_symmetry: true,
-        ..PrecondInfo::default()
-    };
+    let mut info = info(&p.kind(), numbers, is_bound, &p.weak_rows(), start);
+    info.details.insert(0, p.way());
+    info.matrix = p.stored();
     Ok((Some(Box::new(p)), info))
 }
 
@@ -71,22 +58,26 @@ fn alone<S: SolverSpace>(
     let named = spec.most.map(SparseLu::bytes_of);
     let made = SparseLu::with_null_vectors(terms, local.null, named.into_iter().chain(free).min());
     let p = agree(space.comm(), made.map_err(|e| of_limit(e, spec.most)))?;
-    let kind = p.kind();
-    let most = if p.is_bound() { "at most " } else { "" };
+    let mut info = info(p.kind(), p.numbers() as f64, p.is_bound(), &p.weak_rows(), start);
+    info.matrix = p.stored() as f64;
+    Ok((Some(Box::new(p)), info))
+}
+
+/// Describes factors of a kind with so many numbers, or at most so many, and the rows without a pivot.
+fn info(kind: &str, numbers: f64, is_bound: bool, weak_rows: &[usize], start: Instant) -> PrecondInfo {
+    let most = if is_bound { "at most " } else { "" };
     let set_up = seconds(start.elapsed().as_secs_f64());
     let mut details =
-        vec![format!("{most}{} numbers in the factors, set up in {set_up}", count(p.numbers()))];
-    details.extend(weak(&p.weak_rows()));
-    let info = PrecondInfo {
+        vec![format!("{most}{} numbers in the factors, set up in {set_up}", count(numbers as usize))];
+    details.extend(weak(weak_rows));
+    PrecondInfo {
         name: "lu".into(),
-        numbers: p.numbers() as f64,
-        matrix: p.stored() as f64,
+        numbers,
         text: format!("sparse direct factors ({kind})"),
         details,
         keeps_symmetry: true,
         ..PrecondInfo::default()
-    };
-    Ok((Some(Box::new(p)), info))
+    }
 }
 
 /// If the user set the limit of a memory error, names that limit and not a lack of memory.

@@ -106,8 +106,8 @@ pub(super) const RULES: [Rule; 38] = [
     rule(|s| s.symmetric && !s.is_cheap_first(), "ildu", Cg, 30, |s| s.until_next(Cg)),
     rule(|s| s.symmetric && s.is_direct_second(), DIRECT, Bicgstab, 30, usual),
     rule(|s| s.symmetric && s.is_coarsened() && !s.is_large(), "amg", Cg, 30, cycles),
-    rule(|s| s.symmetric && s.is_direct_late(), DIRECT, Bicgstab, 30, usual),
-    rule(|s| s.symmetric && s.is_direct_slow(), FEW_DIRECT, Bicgstab, 30, usual),
+    rule(|s| s.symmetric && s.is_direct_late() && !s.is_slow(), DIRECT, Bicgstab, 30, usual),
+    rule(|s| s.symmetric && s.is_direct_late() && s.is_slow(), FEW_DIRECT, Bicgstab, 30, usual),
     rule(|s| s.symmetric, "ildu", Cg, 30, usual),
     rule(|s| s.symmetric, "jacobi", Cg, 30, usual), // ILDU of a definite matrix may be indefinite
     // In natural order, fill replaces the zero pivots of a saddle point before elimination divides by them.
@@ -118,8 +118,8 @@ pub(super) const RULES: [Rule; 38] = [
     rule(|s| !s.symmetric && s.is_direct_second(), DIRECT, Bicgstab, 30, usual),
     rule(|s| !s.symmetric && s.is_quick(), "jacobi", Gmres, 30, usual), // strong convection: BiCGSTAB fails
     rule(System::is_coarsened, "amg", Bicgstab, 30, cycles), // symmetric, but CG failed: indefinite
-    rule(|s| !s.symmetric && s.is_direct_late(), DIRECT, Bicgstab, 30, usual),
-    rule(|s| !s.symmetric && s.is_direct_slow(), FEW_DIRECT, Bicgstab, 30, usual),
+    rule(|s| !s.symmetric && s.is_direct_late() && !s.is_slow(), DIRECT, Bicgstab, 30, usual),
+    rule(|s| !s.symmetric && s.is_direct_late() && s.is_slow(), FEW_DIRECT, Bicgstab, 30, usual),
     rule(System::is_whole, WHOLE_ILDU, Bicgstab, 30, usual),
     rule(|s| !s.is_whole(), "ildu", Bicgstab, 30, usual),
     rule(|_| true, "ildu:cut=whole", Gmres, 100, usual),
@@ -342,12 +342,7 @@ impl System {
     }
 
     fn is_direct_late(&self) -> bool {
-        self.has_direct() && !self.is_direct_first() && !self.is_direct_second() && !self.is_slow()
-    }
-
-    /// Returns true if direct factors come late and with a small limit.
-    fn is_direct_slow(&self) -> bool {
-        self.has_direct() && !self.is_direct_first() && !self.is_direct_second() && self.is_slow()
+        self.has_direct() && !self.is_direct_first() && !self.is_direct_second()
     }
 
     /// Returns true if direct factors are estimated to take long, or were not estimated.
