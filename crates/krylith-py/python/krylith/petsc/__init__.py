@@ -186,15 +186,16 @@ class KSP(Follower):
         """Give the KSP its history, iterations, residual and reason."""
         log(solution, [])
         if progress is None:
-            progress = _Progress(ksp, scale, None)
-            for iteration, residual in enumerate(solution.residuals.tolist()):
-                progress(iteration, residual)
+            for iteration, residual in enumerate((solution.residuals * scale).tolist()):
+                ksp.setIterationNumber(iteration)
+                ksp.logConvergenceHistory(residual)
+                ksp.monitor(iteration, residual)
         solution.x = None
         self.solution = solution
         ksp.setIterationNumber(solution.iterations)
         residual = solution.true_residual * norm
         ksp.setResidualNorm(residual)
-        if progress.reason:
+        if progress is not None and progress.reason:
             ksp.setConvergedReason(progress.reason)
             return
         reason = _REASONS.get(solution.outcome)

@@ -1,4 +1,4 @@
-"""The rows of a matrix of PETSc as a sparse matrix of SciPy.
+"""The rows of a matrix of PETSc, as arrays.
 
 petsc4py copies the arrays of a matrix, and row by row where it has blocks. The functions here are those of PETSc's C
 interface, found in the library that petsc4py has loaded. Arrays of AIJ are then PETSc's own, and BAIJ and SBAIJ keep
@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from petsc4py import PETSc
@@ -45,10 +46,49 @@ def _functions() -> dict[str, Any]:
 C = _functions()
 
 
+@dataclass
+class Matrix:
+    """Arrays of a CSR or BSR matrix, named as in SciPy, whose constructors take long for small matrices."""
+
+    shape: tuple[int, int]
+    indptr: np.ndarray
+    indices: np.ndarray
+    #: Numbers of shape (entries,), or (blocks, b, b).
+    data: np.ndarray
+
+    ndim: ClassVar[int] = 2
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.data.dtype
+
+    @property
+    def format(self) -> str:
+        return "csr" if self.data.ndim == 1 else "bsr"
+
+    @property
+    def blocksize(self) -> tuple[int, int]:
+        return (self.data.shape[1], self.data.shape[2])
+
+    def tocsr(self) -> Any:
+        """Return the matrix itself if it has no blocks, otherwise one of SciPy."""
+        return self if self.data.ndim == 1 else self.scipy().tocsr()
+
+    def scipy(self) -> Any:
+        """Return a matrix of SciPy with these arrays."""
+        from scipy.sparse import bsr_array, csr_array
+
+        return (csr_array if self.data.ndim == 1 else bsr_array)((self.data, self.indices, self.indptr), shape=self.shape, copy=False)
+
+    def copy(self) -> Any:
+        """Return a matrix of SciPy with its own arrays."""
+        return self.scipy().copy()
+
+
 class Rows(NamedTuple):
     """The rows of this process."""
 
-    #: A matrix of SciPy, in CSR or BSR.
+    #: The matrix of the own rows, in CSR or BSR.
     matrix: Any
     #: Returns the later values of a matrix with the same pattern, in the order of `matrix.data`; None if unknown.
     values: Callable[[Any], np.ndarray] | None
@@ -149,40 +189,32 @@ def _of_upper(mat: Any) -> Any:
 
 
 def _by_rows(mat: Any) -> Rows:
-    from scipy.sparse import csr_array
-
     row_ptr, col, values = mat.getValuesCSR()
-    matrix = csr_array((values, col, row_ptr), shape=(len(row_ptr) - 1, mat.getSize()[1]))
+    matrix = Matrix((len(row_ptr) - 1, mat.getSize()[1]), row_ptr, col, values)
     return Rows(matrix, lambda mat: mat.getValuesCSR()[2])
 
 
 def _of_aij(mat: Any) -> Rows:
-    from scipy.sparse import csr_array
-
     row_ptr, col = _pattern(mat, in_blocks=False)
 
     def values(mat: Any) -> np.ndarray:
         return _numbers(mat, "MatSeqAIJGetArrayRead", len(col))
 
-    return Rows(csr_array((values(mat), col, row_ptr), shape=mat.getSize(), copy=False), values)
+    return Rows(Matrix(mat.getSize(), row_ptr, col, values(mat)), values)
 
 
 def _of_baij(mat: Any) -> Rows:
-    from scipy.sparse import bsr_array
-
     (row_ptr, col), block = _pattern(mat, in_blocks=True), mat.getBlockSize()
 
     def values(mat: Any) -> np.ndarray:
         # PETSc stores the columns of a block one after the other.
         return np.ascontiguousarray(_blocks_of(mat, "MatSeqBAIJGetArray", len(col), block).transpose(0, 2, 1))
 
-    return Rows(bsr_array((values(mat), col, row_ptr), shape=mat.getSize(), copy=False), values)
+    return Rows(Matrix(mat.getSize(), row_ptr, col, values(mat)), values)
 
 
 def _of_sbaij(mat: Any) -> Rows:
     """Return all blocks of a matrix of which PETSc stores the upper triangle."""
-    from scipy.sparse import bsr_array
-
     (row_ptr, col), block = _pattern(mat, in_blocks=True), mat.getBlockSize()
     row = np.repeat(np.arange(len(row_ptr) - 1), np.diff(row_ptr))
     above = np.flatnonzero(row != col)
@@ -199,8 +231,7 @@ def _of_sbaij(mat: Any) -> Rows:
         upper[diagonal] = on + np.triu(on, 1).transpose(0, 2, 1)
         return np.concatenate([upper, upper[above].transpose(0, 2, 1)])[order]
 
-    matrix = bsr_array((values(mat), cols[order].astype(INDEX), pointers), shape=mat.getSize(), copy=False)
-    return Rows(matrix, values)
+    return Rows(Matrix(mat.getSize(), pointers, cols[order].astype(INDEX), values(mat)), values)
 
 
 def _pattern(mat: Any, *, in_blocks: bool) -> tuple[np.ndarray, np.ndarray]:

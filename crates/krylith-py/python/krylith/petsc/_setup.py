@@ -11,7 +11,7 @@ import numpy as np
 from petsc4py import PETSc
 
 from krylith._comm import any_rank
-from krylith._errors import InvalidInput
+from krylith._errors import InvalidInput, interrupts
 from krylith._solver import Solver
 from krylith.petsc import _system
 from krylith.petsc._arrays import SCALAR, C, has_entries, pattern_of, rows_of, state_of
@@ -135,8 +135,9 @@ class Follower:
         elif not has_entries(matrix):
             raise _without_entries(matrix)
         else:
-            system, named = self._described(operator, mat, matrix, dm)
-            other = self.solver is None or maps and operator != self._operator or _system.differ(self._system, system)
+            system, named = self._described(operator, mat, matrix, dm, _system.handles(operator, matrix))
+            other = self.solver is None or maps and operator != self._operator
+            other = other or system is not self._system and _system.differ(self._system, system)
             if any_rank(comm, other, "a null space of the matrix") or not self._update(matrix, named):
                 self._set_up(matrix, operator if maps else None, system, named, comm)
         self._mat, self._operator, self._state = matrix, operator, state_of(matrix)
@@ -150,7 +151,13 @@ class Follower:
         if matrix == self._first and self._values is not None:
             if pattern_of(matrix) != self._pattern:  # the same number on all ranks
                 return False
-            self.solver.update_values(self._values(matrix), matrices=named or None)
+            values = self._values(matrix)
+            if self.solver._parts[0].order.same and values.dtype == np.float64 and not named:
+                self.solver._native.set_refresh("refresh")
+                with interrupts():
+                    self.solver._native.update(values.reshape(-1))  # PETSc has told that the pattern is the same
+            else:
+                self.solver.update_values(values, matrices=named or None)
             self.updates += 1
             return True
         rows, before = rows_of(matrix), self.solver._native
@@ -184,8 +191,12 @@ class Follower:
         """Return the options of the solver, without those that only describe the system."""
         return {name: value for name, value in self._options.items() if name != "fields"}
 
-    def _described(self, operator: Any, mat: Any, matrix: Any, dm: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _described(
+        self, operator: Any, mat: Any, matrix: Any, dm: Any, handles: tuple[int, ...]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what describes the system, and the matrices that the preconditioner names."""
+        if matrix == self._mat and mat == matrix and handles == self._handles and not self._named:
+            return self._system, {}  # new values alone
         own = matrix.getLocalSize()[0]
         block = self._options.get("block") or _system.block_of(matrix)
         system = _system.spaces(operator, matrix) | _system.points_of(dm, own // (block or 1))

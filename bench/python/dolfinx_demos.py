@@ -1,0 +1,89 @@
+"""The demos of dolfinx 0.5 with their own solvers, and with the types of krylith.petsc: norms and processor seconds.
+
+    PYTHONPATH=FOLDER-OF-KRYLITH /usr/bin/python3 bench/python/dolfinx_demos.py DEMOS [OUT.json]
+
+DEMOS is the folder of demo_*.py: /usr/share/dolfinx/demo-python of Debian's dolfinx-doc. Each demo runs on one process
+and on two ranks. It passes if it ends without an error, and if the norms that it prints agree to six digits with those
+of its own solver. A time is the processor time of the whole demo on all ranks, mesh, forms and output included.
+"""
+
+import json
+import os
+import pathlib
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+
+KSP = '"ksp_type": "python", "ksp_python_type": "krylith.petsc.KSP", "ksp_rtol": 1e-12'
+DIRECT = ('"ksp_type": "preonly", "pc_type": "lu"', KSP)
+SETS_DIRECT = (
+    'ksp.setType("preonly")\nksp.getPC().setType("lu")\nksp.getPC().setFactorSolverType("superlu_dist")',
+    'ksp.setType("python")\nksp.setPythonContext(krylith.petsc.KSP())\nksp.setTolerances(rtol=1e-9)',
+)
+INNER = (
+    'ksp_u.getPC().setType("gamg")',
+    'ksp_u.getPC().setType("python"), ksp_u.getPC().setPythonContext(krylith.petsc.PC(precond="amg"))',
+)
+#: The lines that change in each demo: the PC, where PETSc iterates, and the KSP.
+CHANGES = {
+    "demo_poisson": {"KSP": [DIRECT]},
+    "demo_helmholtz": {"KSP": [DIRECT]},
+    "demo_elasticity": {
+        "PC": [('opts["pc_type"] = "gamg"', 'opts["pc_type"] = "python"; opts["pc_python_type"] = "krylith.petsc.PC"; opts["krylith_precond"] = "amg"')],
+        "KSP": [('opts["ksp_type"] = "cg"', 'opts["ksp_type"] = "python"; opts["ksp_python_type"] = "krylith.petsc.KSP"; opts["krylith_precond"] = "amg"')],
+    },
+    "demo_stokes": {"PC": [INNER, SETS_DIRECT]},
+    "demo_cahn-hilliard": {
+        "KSP": [('opts[f"{option_prefix}ksp_type"] = "preonly"', 'opts[f"{option_prefix}ksp_type"] = "python"; opts[f"{option_prefix}ksp_python_type"] = "krylith.petsc.KSP"')],
+    },
+    "demo_static-condensation": {
+        "KSP": [("solver.solve(b, uc.vector)", 'solver.setType("python"); solver.setPythonContext(krylith.petsc.KSP()); solver.solve(b, uc.vector)')],
+    },
+    "demo_lagrange_variants": {"KSP": [DIRECT]},
+    "demo_tnt-elements": {"KSP": [DIRECT]},
+}
+
+
+def run(text, name, ranks, folder):
+    """Run a demo; return its processor seconds, the numbers that it prints, and its error."""
+    (folder / f"{name}.py").write_text(text, encoding="utf-8")
+    words = [sys.executable, f"{name}.py"]
+    if ranks > 1:
+        words = ["mpirun", "--oversubscribe", "--allow-run-as-root", "--bind-to", "none", "-n", str(ranks), *words]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
+    done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=900)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    norms = [float(number) for number in re.findall(r"(?:[Nn]orm|error)\D*?([-+.\de]+)\s*$", done.stdout, re.MULTILINE)]
+    return seconds, norms, done.stderr.strip().splitlines()[-1:] if done.returncode else []
+
+
+def main():
+    demos, out = pathlib.Path(sys.argv[1]), sys.argv[2:]
+    rows = []
+    for name, kinds in CHANGES.items():
+        own = (demos / f"{name}.py").read_text(encoding="utf-8")
+        for ranks in (1, 2):
+            found = {}
+            for kind, changes in {"own": [], **kinds}.items():
+                text = own
+                for old, new in changes:
+                    assert old in text, (name, old)
+                    text = text.replace(old, new)
+                if changes:
+                    text = "import mpi4py.MPI\nimport krylith.petsc\n" + text
+                with tempfile.TemporaryDirectory() as folder:
+                    found[kind] = run(text, name, ranks, pathlib.Path(folder))
+            for kind, (seconds, norms, error) in found.items():
+                others = found["own"][1]
+                near = len(norms) == len(others) and all(abs(a - b) <= 1e-6 * abs(b) for a, b in zip(norms, others))
+                rows.append({"demo": name, "ranks": ranks, "solver": kind, "cpu_s": seconds, "norms": norms, "agree": near, "error": error})
+                print(f"{name:26} {ranks} {kind:4} {seconds:7.2f} s  {'same' if near else 'DIFFERS'} {norms[:4]} {error}", flush=True)
+    if out:
+        pathlib.Path(out[0]).write_text(json.dumps(rows, indent=1), encoding="utf-8")
+
+
+main()
