@@ -4,7 +4,8 @@
 
 DEMOS is the folder of demo_*.py: /usr/share/dolfinx/demo-python of Debian's dolfinx-doc. Each demo runs on one process
 and on two ranks. It passes if it ends without an error, and if the norms that it prints agree to six digits with those
-of its own solver. A time is the processor time of the whole demo on all ranks, mesh, forms and output included.
+of its own solver. A time is the processor time of the whole demo on all ranks, mesh, forms and output included. Then
+the Stokes program of docs/petsc.md follows, with its split and with `auto`.
 """
 
 import json
@@ -12,6 +13,7 @@ import os
 import pathlib
 import re
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,6 +28,12 @@ INNER = (
     'ksp_u.getPC().setType("gamg")',
     'ksp_u.getPC().setType("python"), ksp_u.getPC().setPythonContext(krylith.petsc.PC(precond="amg"))',
 )
+#: A norm for demos that print none.
+PRINTS = {
+    "demo_poisson": "print('norm', uh.x.norm())\n",
+    "demo_cahn-hilliard": "print('norm', u.x.norm())\n",
+    "demo_static-condensation": "print('norm', uc.x.norm())\n",
+}
 #: The lines that change in each demo: the PC, where PETSc iterates, and the KSP.
 CHANGES = {
     "demo_poisson": {"KSP": [DIRECT]},
@@ -56,8 +64,10 @@ def run(text, name, ranks, folder):
     env = {**os.environ, "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
     done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=900)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    (folder / "said").write_text(done.stdout, encoding="utf-8")
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    norms = [float(number) for number in re.findall(r"(?:[Nn]orm|error)\D*?([-+.\de]+)\s*$", done.stdout, re.MULTILINE)]
+    lines = [line for line in done.stdout.splitlines() if re.search("[Nn]orm|error", line) and "Residual norm" not in line]
+    norms = [float(line.split()[-1]) for line in lines]
     return seconds, norms, done.stderr.strip().splitlines()[-1:] if done.returncode else []
 
 
@@ -65,7 +75,7 @@ def main():
     demos, out = pathlib.Path(sys.argv[1]), sys.argv[2:]
     rows = []
     for name, kinds in CHANGES.items():
-        own = (demos / f"{name}.py").read_text(encoding="utf-8")
+        own = (demos / f"{name}.py").read_text(encoding="utf-8") + PRINTS.get(name, "")
         for ranks in (1, 2):
             found = {}
             for kind, changes in {"own": [], **kinds}.items():
@@ -76,12 +86,27 @@ def main():
                 if changes:
                     text = "import mpi4py.MPI\nimport krylith.petsc\n" + text
                 with tempfile.TemporaryDirectory() as folder:
+                    if (demos / "data").exists():
+                        shutil.copytree(demos / "data", pathlib.Path(folder) / "data")
                     found[kind] = run(text, name, ranks, pathlib.Path(folder))
             for kind, (seconds, norms, error) in found.items():
                 others = found["own"][1]
                 near = len(norms) == len(others) and all(abs(a - b) <= 1e-6 * abs(b) for a, b in zip(norms, others))
                 rows.append({"demo": name, "ranks": ranks, "solver": kind, "cpu_s": seconds, "norms": norms, "agree": near, "error": error})
                 print(f"{name:26} {ranks} {kind:4} {seconds:7.2f} s  {'same' if near else 'DIFFERS'} {norms[:4]} {error}", flush=True)
+    page = (pathlib.Path(__file__).resolve().parents[2] / "docs/petsc.md").read_text(encoding="utf-8")
+    program = "".join(re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[1:])
+    program = re.sub(r"^assert .*\n", "", program, flags=re.MULTILINE) + "print('its norm', ksp.its, x.norm())\n"
+    for ranks in (1, 2):
+        for kind in ("split", "auto"):
+            text = program if kind == "split" else re.sub(r'^options\["flow_krylith_.*\n', "", program, flags=re.MULTILINE)
+            text = text.replace("print('its", "print(ksp.getPythonContext().solution if ksp.comm.rank == 0 else '')\nprint('its")
+            with tempfile.TemporaryDirectory() as folder:
+                before = pathlib.Path(folder)
+                seconds, norms, error = run(text, "stokes", ranks, before)
+                said = re.findall(r"after (\d+) iterations", (before / "said").read_text(encoding="utf-8"))
+            rows.append({"demo": "docs/petsc.md", "ranks": ranks, "solver": kind, "cpu_s": seconds, "norms": norms, "iterations": said, "error": error})
+            print(f"{'Stokes of docs/petsc.md':26} {ranks} {kind:5} {seconds:6.2f} s  {said} iterations {norms} {error}", flush=True)
     if out:
         pathlib.Path(out[0]).write_text(json.dumps(rows, indent=1), encoding="utf-8")
 

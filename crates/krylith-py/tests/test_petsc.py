@@ -1,7 +1,9 @@
 """The PC and KSP types for petsc4py, against SciPy's direct solver and products of PETSc."""
 
+import importlib.util
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -177,6 +179,21 @@ def test_a_new_pattern_is_a_new_set_up():
     ksp.setOperators(aij(poisson(10)))
     assert np.abs(solved(ksp, b) - spsolve(poisson(10).tocsc(), b)).max() < 1e-7
     assert ksp.getPythonContext().set_ups >= 2
+    # The pattern of the first matrix changes while another one is in use.
+    T = poisson(10)
+    first, second = aij(T), aij(2 * T)
+    first.setOption(PETSc.Mat.Option.NEW_NONZERO_ALLOCATION_ERR, False)
+    ksp = new_ksp(first, **WHOLE)
+    solved(ksp, b)
+    ksp.setOperators(second)
+    solved(ksp, b)
+    assert ksp.getPythonContext().updates == 1
+    for k in range(50):
+        first.setValue(k, 99 - k, 0.5)
+    first.assemble()
+    second.scale(2.0)
+    assert np.abs(4 * solved(ksp, b) - spsolve(T.tocsc(), b)).max() < 1e-7
+    assert (ksp.getPythonContext().set_ups, ksp.getPythonContext().updates) == (2, 1)
     # Another size.
     ksp.reset()
     ksp.setOperators(aij(poisson(7)))
@@ -653,14 +670,15 @@ right = np.cos(np.arange(N))
 """
 
 
-def mpirun(program, count, tmp_path, **env):
+def mpirun(program, count, tmp_path, before=RANKS):
+    """Run a program on ranks, and return what it prints."""
     if shutil.which("mpirun") is None:
         pytest.skip("mpirun is missing")
     pytest.importorskip("mpi4py")
     words = ["mpirun", "--oversubscribe", "--allow-run-as-root", "--bind-to", "none", "-n", str(count)]
-    env = {**os.environ, "OMP_NUM_THREADS": "1", **env}
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [*words, sys.executable, "-c", RANKS + textwrap.dedent(program)], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120
+        [*words, sys.executable, "-c", before + textwrap.dedent(program)], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -831,3 +849,15 @@ def test_two_communicators_are_refused():
 
     with pytest.raises(krylith.InvalidInput, match="on another of 3"):
         communicator(aij(poisson(2)), Object())
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_programs_of_the_document(count, tmp_path):
+    page = pathlib.Path(__file__).resolve().parents[3] / "docs/petsc.md"
+    if not page.exists():
+        pytest.skip("docs/petsc.md is not here")
+    programs = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    if importlib.util.find_spec("dolfinx") is None:
+        programs = [program for program in programs[:1] if "dolfinx" not in program]
+    # In a process of its own, and with mpi4py before PETSc.
+    mpirun("\n".join(["import mpi4py.MPI", *programs]), count, tmp_path, before="")

@@ -12,7 +12,7 @@ from petsc4py import PETSc
 
 from krylith._comm import any_rank
 from krylith._errors import InvalidInput, interrupts
-from krylith._solver import Solver
+from krylith._solver import Once, Solver
 from krylith.petsc import _system
 from krylith.petsc._arrays import SCALAR, C, has_entries, pattern_of, rows_of, state_of
 from krylith.petsc._options import known, options_of
@@ -77,7 +77,7 @@ class Follower:
         self._operator: Any = None
         self._state: Any = None
         self._handles: tuple[int, ...] = ()
-        #: The matrix of the last set-up, its pattern as PETSc counts it, and the function that reads its values.
+        #: The matrix of the last set-up, whose arrays it uses, its pattern as PETSc counts it, and the function that reads its values.
         self._first: Any = None
         self._pattern: int | None = None
         self._values: Any = None
@@ -160,23 +160,27 @@ class Follower:
                 self.solver.update_values(values, matrices=named or None)
             self.updates += 1
             return True
+        if self._pattern is not None and pattern_of(self._first) != self._pattern:
+            return False  # the arrays of the set-up are gone
         rows, before = rows_of(matrix), self.solver._native
         self.solver.update_values(rows.matrix, matrices=named or None, on_new_pattern="rebuild")
         if self.solver._native is before:
             self.updates += 1
         else:
             self.set_ups += 1
-            self._first, self._pattern, self._values = matrix, pattern_of(matrix), rows.values
+            self._first, self._pattern = matrix, pattern_of(matrix)
+            self._values = rows.values if self._pattern is not None else None
         return True
 
     def _set_up(self, matrix: Any, operator: Any, system: dict[str, Any], named: dict[str, Any], comm: Any) -> None:
         rows = rows_of(matrix)
         whole = {**system, **self._solver_options(), **({"matrices": named} if named else {})}
         self.solver = None  # frees the memory of the last one
+        # PETSc tells whether its pattern changes, so that no copy of it is kept.
         if operator is None:
-            self.solver = Solver(rows.matrix, comm=comm, **whole)
+            self.solver = Once(rows.matrix, comm=comm, **whole)
         else:
-            self.solver = Solver(Map(operator), precond_matrix=rows.matrix, **whole)
+            self.solver = Once(Map(operator), precond_matrix=rows.matrix, **whole)
         self.set_ups += 1
         self._first, self._pattern, self._system = matrix, pattern_of(matrix), system
         self._values = rows.values if self._pattern is not None else None
@@ -184,7 +188,7 @@ class Follower:
     def _set_up_map(self, operator: Any) -> None:
         """Set up a solver of a matrix without entries, without a preconditioner."""
         self._forget()
-        self.solver = Solver(Map(operator), **{"precond": "none", **self._solver_options()})
+        self.solver = Once(Map(operator), **{"precond": "none", **self._solver_options()})
         self.set_ups += 1
 
     def _solver_options(self) -> dict[str, Any]:
