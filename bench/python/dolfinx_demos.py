@@ -66,8 +66,8 @@ def run(text, name, ranks, folder):
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     (folder / "said").write_text(done.stdout, encoding="utf-8")
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    lines = [line for line in done.stdout.splitlines() if re.search("[Nn]orm|error", line) and "Residual norm" not in line]
-    norms = [float(line.split()[-1]) for line in lines]
+    printed = re.findall(r"^(?!.*Residual norm).*(?:[Nn]orm|error).*[\s=]([-+]?\d\S*)$", done.stdout, re.MULTILINE)
+    norms = [float(number) for number in printed]
     return seconds, norms, done.stderr.strip().splitlines()[-1:] if done.returncode else []
 
 

@@ -106,6 +106,11 @@ fn pip(environment: &Path, packages: &[String]) -> Result<(), String> {
         .map_err(|e| format!("pip could not install {}: {e}", packages.join(", ")))
 }
 
+/// Returns the wheel that was built last.
+pub fn last_wheel() -> Result<PathBuf, String> {
+    wheel(&target().join("wheels"))
+}
+
 fn wheel(folder: &Path) -> Result<PathBuf, String> {
     let entries = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let found = entries.flatten().map(|e| e.path()).find(|p| p.extension().is_some_and(|e| e == "whl"));

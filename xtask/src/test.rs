@@ -2,7 +2,7 @@
 
 use crate::shell::{cargo, in_ci, root, run_tests, shell, works};
 use crate::steps::{Steps, Verdict};
-use crate::{c, docs, licenses, mpi, nvrtc, package, python, rustdoc, tidy};
+use crate::{c, clients, docs, licenses, mpi, nvrtc, package, python, rustdoc, tidy};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -42,7 +42,7 @@ struct Run {
 }
 
 /// Everything is built once. MPI comes before the tests, because their ranks run under it.
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 15] = [
     step(Desk, "tidy", 15, |_| tidy::check().into()),
     step(Desk, "format", 10, |_| format()),
     step(Ci, "packages", 20, |_| package::check(false).into()),
@@ -63,6 +63,8 @@ const STEPS: [Step; 14] = [
     step(Desk, "Python package", 400, |run| {
         python::step(&["--profile", "dev", "--features", OF_ALL], &run.launchers, missing)
     }),
+    // With the wheel of the step before.
+    step(Ci, "PETSc", 60, |_| clients::step(missing)),
     step(Ci, "C library", 110, |run| c::step(&run.launchers, missing)),
     step(Ci, "kernels through NVRTC", 450, |_| kernels()),
     step(Desk, "kernels on a GPU", 5, |_| match Path::new("/proc/driver/nvidia/version").exists() {

@@ -14,6 +14,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numpy as np
 from sfepy.base.base import get_default
 from sfepy.solvers.ls import LinearSolver, standard_call
 from sfepy.solvers.solvers import Solver as AnySolver
@@ -24,15 +25,17 @@ from krylith._solver import Solver
 __all__ = ["KrylithSolver", "install"]
 
 #: What belongs to SfePy in the options of a solver.
-_OF_SFEPY = {"eps_a", "eps_r", "i_max", *(name for name, *_ in AnySolver._parameters)}
+_OF_SFEPY = {"eps_a", "eps_r", "i_max", "use_presolve", *(name for name, *_ in AnySolver._parameters)}
 
 
 class KrylithSolver(LinearSolver):  # type: ignore[misc, unused-ignore]
     """The linear solver `ls.krylith`.
 
-    `eps_r` is the tolerance of ‖b − A x‖/‖b‖, by default that of a direct solver; `eps_a` is that of ‖b − A x‖, and
-    `i_max` the iteration limit. Other options are those of `krylith.Solver`. A matrix of the same pattern takes the
-    set-up of the one before. If a solve does not converge, `status["condition"]` is 1, and SfePy goes on with its x.
+    `eps_r` is the tolerance of ‖b − A x‖/‖b‖. Its default is near the limit of double precision, because SfePy's Newton
+    method has an absolute tolerance, and expects a direct solver. `eps_a` is the tolerance of ‖b − A x‖, and `i_max` the
+    iteration limit. Other options are those of `krylith.Solver`. The set-up is kept: a matrix of the same pattern
+    refreshes it, and the same matrix does nothing. If a solve does not converge, `status["condition"]` is 1, and SfePy
+    goes on with its x.
     """
 
     name = "ls.krylith"
@@ -42,11 +45,26 @@ class KrylithSolver(LinearSolver):  # type: ignore[misc, unused-ignore]
         ("precond", "str", "auto", False, "The preconditioner."),
         ("i_max", "int", None, False, "The maximum number of iterations."),
         ("eps_a", "float", 0.0, False, "The absolute tolerance for the residual."),
-        ("eps_r", "float", 1e-12, False, "The relative tolerance for the residual."),
+        ("eps_r", "float", 1e-14, False, "The relative tolerance for the residual."),
+        ("use_presolve", "bool", False, False, "Accepted; the set-up is always kept."),
         ("*", "*", None, False, "Further options of krylith.Solver."),
     ]
 
     _solver: Solver | None = None
+    #: Columns and values of the matrix of the set-up.
+    _known: tuple[np.ndarray, np.ndarray] | None = None
+
+    def presolve(self, mtx: Any, use_mtx_digest: bool = True) -> None:
+        """Set up for a matrix, or take its values."""
+        rows = mtx.tocsr()
+        if self._known is not None and all(map(np.array_equal, self._known, (rows.indices, rows.data))):
+            return
+        if self._solver is None:
+            conf = self.conf.to_dict()
+            self._solver = Solver(rows, **{key: value for key, value in conf.items() if key not in _OF_SFEPY and value is not None})
+        else:
+            self._solver.update_values(rows, on_new_pattern="rebuild")
+        self._known = rows.indices.copy(), rows.data.copy()
 
     @standard_call
     def __call__(
@@ -56,11 +74,8 @@ class KrylithSolver(LinearSolver):  # type: ignore[misc, unused-ignore]
         """Return x and the number of iterations."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            if self._solver is None:
-                options = {key: value for key, value in conf.to_dict().items() if key not in _OF_SFEPY and value is not None}
-                self._solver = Solver(mtx, **options)
-            else:
-                self._solver.update_values(mtx, on_new_pattern="rebuild")
+            self.presolve(mtx)
+            assert self._solver is not None
             solution = self._solver.solve(
                 rhs, x0, rtol=get_default(eps_r, conf.eps_r), atol=get_default(eps_a, conf.eps_a), max_iters=get_default(i_max, conf.i_max)
             )
@@ -70,19 +85,18 @@ class KrylithSolver(LinearSolver):  # type: ignore[misc, unused-ignore]
 
     def clear(self) -> None:
         """Forget the set-up."""
-        self._solver = None
+        self._solver = self._known = None
 
 
 class _InsteadOf(KrylithSolver):
     """The same under another solver's name, whose options it does not take."""
 
-    def __call__(self, *arguments: Any, **kwargs: Any) -> Any:
-        kwargs["conf"] = self._plain
-        return super().__call__(*arguments, **kwargs)
-
     def __init__(self, conf: Any, **kwargs: Any) -> None:
-        super().__init__(conf, **kwargs)
-        self._plain = KrylithSolver.process_conf(type(conf)(name="krylith", kind=KrylithSolver.name), {})
+        plain = type(conf)(name=getattr(conf, "name", "ls"), kind=KrylithSolver.name)
+        super().__init__(KrylithSolver.process_conf(plain, {}), **kwargs)
+
+    def __call__(self, *arguments: Any, **kwargs: Any) -> Any:
+        return super().__call__(*arguments, **{**kwargs, "conf": self.conf})
 
 
 def install(*instead_of: str) -> None:

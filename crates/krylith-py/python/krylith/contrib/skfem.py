@@ -3,7 +3,7 @@
 >>> import numpy as np, scipy.sparse as sp
 >>> from krylith.contrib.skfem import solver
 >>> A = sp.diags([-1.0, 2.5, -1.0], [-1, 0, 1], shape=(50, 50), format="csr")
->>> x = solver()(A, np.ones(50))                       # skfem.solve(*condense(A, b, D=D), solver=solver())
+>>> x = solver()(A, np.ones(50))            # as skfem.solve(A, b, solver=solver()) calls it
 >>> bool(np.abs(A @ x - 1).max() < 1e-10)
 True
 """
@@ -20,7 +20,8 @@ from krylith._solver import Solver
 
 __all__ = ["solver"]
 
-#: Words of SciPy's spsolve, which callers of scikit-fem pass on. They choose how it works, and not what it returns.
+#: Words of SciPy's spsolve, which callers of scikit-fem pass on. They choose how it works, not what it
+#: returns.
 _OF_SPSOLVE = ("use_umfpack", "permc_spec")
 
 

@@ -44,8 +44,8 @@ _REASON = PETSc.KSP.ConvergedReason
 #: The default of -ksp_atol.
 _NO_ATOL = 1e-50
 
-#: KSPConvergedReason of an outcome; `converged` is by rtol or by atol. At the limit of double precision x is as good
-#: as that of a direct solver, though the tolerance is smaller.
+#: KSPConvergedReason of an outcome; `converged` is by rtol or by atol. At the limit of double precision x is
+#: as good as that of a direct solver, though the tolerance is smaller.
 _REASONS = {
     "rounding-limit": _REASON.CONVERGED_HAPPY_BREAKDOWN,
     "max-iterations": _REASON.DIVERGED_MAX_IT,

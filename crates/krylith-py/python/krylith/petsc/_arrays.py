@@ -90,7 +90,7 @@ class Rows(NamedTuple):
 
     #: The matrix of the own rows, in CSR or BSR.
     matrix: Any
-    #: Returns the later values of a matrix with the same pattern, in the order of `matrix.data`; None if unknown.
+    #: Returns later values of a matrix of the same pattern, in the order of `matrix.data`; None if unknown.
     values: Callable[[Any], np.ndarray] | None
 
 

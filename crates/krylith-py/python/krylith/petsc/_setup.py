@@ -77,7 +77,8 @@ class Follower:
         self._operator: Any = None
         self._state: Any = None
         self._handles: tuple[int, ...] = ()
-        #: The matrix of the last set-up, whose arrays it uses, its pattern as PETSc counts it, and the function that reads its values.
+        #: The matrix of the last set-up, whose arrays it uses, its pattern as PETSc counts it, and the
+        #: function that reads its values.
         self._first: Any = None
         self._pattern: int | None = None
         self._values: Any = None

@@ -1,0 +1,116 @@
+//! Tests of Krylith inside other programs. `.ci/run` runs those of petsc4py; `cargo xtask clients` also runs
+//! the clients' own tests, of pinned versions.
+
+use crate::debian;
+use crate::python;
+use crate::shell::{pip_install, read, root, shell, target, works};
+use crate::steps::Verdict;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// Debian's Python, for which Debian has petsc4py and dolfinx.
+const PYTHON: &str = "/usr/bin/python3";
+/// Debian's packages, and the modules that they contain. The last two serve `cargo xtask clients` alone.
+const PACKAGES: [(&str, &str); 6] = [
+    ("python3-petsc4py-real", "petsc4py"),
+    ("python3-mpi4py", "mpi4py"),
+    ("python3-scipy", "scipy"),
+    ("python3-pytest", "pytest"),
+    ("python3-dolfinx-real", "dolfinx"),
+    ("dolfinx-doc", ""),
+];
+/// Where Debian's `dolfinx-doc` has its demos.
+const DEMOS: &str = "/usr/share/dolfinx/demo-python";
+/// Clients from PyPI. SfePy has no wheel for every Python, so its test is skipped where it is missing.
+const CLIENTS: [&str; 3] = ["scikit-fem==12.0.2", "fipy==4.0.3", "pytest>=8"];
+/// The sources of petsc4py, with its tests: the version that Debian has.
+const PETSC4PY: &str = "petsc4py==3.18.5";
+
+/// Tests the types for petsc4py with the wheel of an earlier step, if Debian's petsc4py is available.
+pub fn step(missing: impl FnOnce(String) -> Verdict) -> Verdict {
+    match install(4) {
+        Ok(()) => petsc().into(),
+        Err(why) => missing(why),
+    }
+}
+
+/// `cargo xtask clients`.
+pub fn run() -> ExitCode {
+    match all() {
+        Ok(text) => {
+            println!("clients: {text}");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("clients: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn all() -> Result<String, String> {
+    install(PACKAGES.len())?;
+    if python::last_wheel().is_err() {
+        python::build(&["--auditwheel", "skip", "--release"], &[])?;
+    }
+    let said = petsc()?;
+    let (script, package) = (root().join("bench/python"), package()?);
+    let sources = target().join("xtask-petsc4py");
+    let download =
+        ["-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", PETSC4PY, "--dest"];
+    shell(Command::new(python::tools(&[])?.join("python3")).args(download).arg(&sources))?;
+    let run = |name: &str, argument: &Path| {
+        let mut command = Command::new(PYTHON);
+        shell(command.arg(script.join(name)).arg(argument).env("PYTHONPATH", &package))
+    };
+    print!("{}", run("petsc4py_tests.py", &sources)?);
+    print!("{}", run("dolfinx_demos.py", Path::new(DEMOS))?);
+    let clients = target().join("xtask-clients");
+    if !works(Command::new(clients.join("bin/python3")).arg("--version")) {
+        shell(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&clients))?;
+    }
+    shell(pip_install(clients.join("bin/python3")).args(CLIENTS).arg(python::last_wheel()?))?;
+    let tests =
+        ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=append", "tests/test_contrib.py"];
+    let mut command = Command::new(clients.join("bin/python3"));
+    let codes = last_line(&read(command.args(tests).current_dir(root().join("crates/krylith-py")))?);
+    Ok(format!("petsc4py: {said}; codes in Python: {codes}"))
+}
+
+/// Runs the tests of `krylith.petsc` under Debian's Python.
+fn petsc() -> Result<String, String> {
+    let mut command = Command::new(PYTHON);
+    command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=append"]);
+    command.args(["tests/test_petsc.py", "tests/test_petsc_options.py", "tests/test_petsc_ranks.py"]);
+    let said = read(command.env("PYTHONPATH", package()?).current_dir(root().join("crates/krylith-py")))?;
+    print!("{said}");
+    Ok(last_line(&said))
+}
+
+fn last_line(said: &str) -> String {
+    said.lines().rev().find(|line| line.contains("passed")).unwrap_or("no test").trim().into()
+}
+
+/// Returns a folder with the package of the last wheel, and with nothing that it depends on.
+fn package() -> Result<PathBuf, String> {
+    let folder = target().join("xtask-petsc");
+    let _ = std::fs::remove_dir_all(&folder); // missing on the first run
+    let mut pip = pip_install(python::tools(&[])?.join("python3"));
+    shell(pip.args(["--no-deps", "--target"]).arg(&folder).arg(python::last_wheel()?))?;
+    Ok(folder)
+}
+
+/// Installs the first `count` packages, in CI; elsewhere the error says what is missing.
+fn install(count: usize) -> Result<(), String> {
+    let packages: Vec<&str> = PACKAGES[..count].iter().map(|(package, _)| *package).collect();
+    debian::install(&packages, || {
+        PACKAGES[..count].iter().find(|(_, module)| lacks(module)).map(|found| found.0)
+    })
+}
+
+fn lacks(module: &str) -> bool {
+    match module {
+        "" => !Path::new(DEMOS).exists(),
+        _ => !works(Command::new(PYTHON).args(["-c", &format!("import {module}")])),
+    }
+}
