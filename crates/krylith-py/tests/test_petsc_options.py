@@ -104,6 +104,20 @@ def test_reasons():
     assert ksp.reason < 0
 
 
+def test_after_a_failed_set_up_nothing_old_is_applied():
+    A = aij(poisson(5))
+    pc = PETSc.PC().createPython(krylith.petsc.PC(precond="lu"), comm=SELF)
+    pc.setOperators(A)
+    x, y = A.createVecs()
+    x.set(1.0)
+    pc.apply(x, y)
+    A.setValue(3, 3, np.nan)
+    A.assemble()
+    for _ in range(2):
+        with pytest.raises(krylith.InvalidInput, match="must be finite"):
+            pc.apply(x, y)
+
+
 def test_initial_guess_and_criteria():
     S = poisson(12)
     A, b = aij(S), np.ones(144)

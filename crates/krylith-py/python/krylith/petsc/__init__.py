@@ -99,7 +99,8 @@ class PC(Follower):
 
     def view(self, pc: Any, viewer: Any) -> None:
         """Print the options and the state. PETSc calls it."""
-        viewer.printfASCII(self._said())
+        if viewer.getType() == "ascii":
+            viewer.printfASCII(self._said())
 
 
 class KSP(Follower):
@@ -142,7 +143,6 @@ class KSP(Follower):
         except InvalidInput as error:
             if "must be finite" not in str(error):
                 raise
-            self._forget()
             return None
 
     def solve(self, ksp: Any, b: Any, x: Any) -> None:
@@ -227,6 +227,8 @@ class KSP(Follower):
 
     def view(self, ksp: Any, viewer: Any) -> None:
         """Print the options, the state and the last solution. PETSc calls it."""
+        if viewer.getType() != "ascii":
+            return
         viewer.printfASCII(self._said())
         if self.solution is not None:
             lines = repr(self.solution).splitlines()

@@ -22,6 +22,7 @@ from krylith._errors import InvalidInput
 
 #: The types of PETSc's numbers and indices.
 SCALAR, INDEX = np.dtype(PETSc.ScalarType), np.dtype(PETSc.IntType)
+_Index = ctypes.c_int64 if INDEX.itemsize == 8 else ctypes.c_int32
 
 #: Types of matrices without entries, which only multiply.
 _MAPS = (
@@ -120,13 +121,20 @@ def state_of(mat: Any) -> Any:
     return mat.stateGet()
 
 
-def pattern_of(mat: Any) -> int | None:
-    """Return what changes whenever the pattern of a matrix changes, as PETSc counts it; None if it does not tell."""
-    if not C or mat.getType() in ("nest", "is"):
+def pattern_of(mat: Any) -> tuple[int | None, ...] | None:
+    """Return what changes whenever the pattern of a matrix changes; None if PETSc does not tell.
+
+    It is the state that PETSc counts, and the addresses of index arrays that are used where they are.
+    """
+    kind = mat.getType()
+    if not C or kind in ("nest", "is"):
         return None
     state = ctypes.c_int64()
-    _check(C["MatGetNonzeroState"](ctypes.c_void_p(mat.handle), ctypes.byref(state)), "MatGetNonzeroState")
-    return state.value
+    _check(C["MatGetNonzeroState"](ctypes.c_void_p(mat.handle), ctypes.byref(state)))
+    if not kind.startswith(("seqaij", "seqbaij", "seqsbaij")):
+        return (state.value,)
+    count, row_ptr, col = _addresses(mat, in_blocks=not kind.startswith("seqaij"))
+    return state.value, count, row_ptr, col
 
 
 def rows_of(mat: Any) -> Rows:
@@ -236,19 +244,22 @@ def _of_sbaij(mat: Any) -> Rows:
 
 def _pattern(mat: Any, *, in_blocks: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return row pointers and columns of a sequential matrix, or of its blocks."""
-    whole = ctypes.c_int64() if INDEX.itemsize == 8 else ctypes.c_int32()
-    row_ptr, col, done = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int()
-    zero = type(whole)(0)
+    count, row_ptr, col = _addresses(mat, in_blocks=in_blocks)
+    pointers = _at(row_ptr, count + 1, INDEX)
+    return pointers, _at(col, int(pointers[-1]), INDEX)
+
+
+def _addresses(mat: Any, *, in_blocks: bool) -> tuple[int, int | None, int | None]:
+    """Return the number of rows, or rows of blocks, and the addresses of row pointers and columns."""
+    rows, row_ptr, col, done = _Index(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int()
     arguments = (
-        ctypes.c_void_p(mat.handle), zero, ctypes.c_int(0), ctypes.c_int(in_blocks),
-        ctypes.byref(whole), ctypes.byref(row_ptr), ctypes.byref(col), ctypes.byref(done),
+        ctypes.c_void_p(mat.handle), _Index(0), ctypes.c_int(0), ctypes.c_int(in_blocks),
+        ctypes.byref(rows), ctypes.byref(row_ptr), ctypes.byref(col), ctypes.byref(done),
     )  # fmt: skip
-    _check(C["MatGetRowIJ"](*arguments), "MatGetRowIJ")
-    count = whole.value
-    pointers = _at(row_ptr.value, count + 1, INDEX)
-    columns = _at(col.value, int(pointers[-1]), INDEX)
-    _check(C["MatRestoreRowIJ"](*arguments), "MatRestoreRowIJ")  # forgets the addresses, and frees nothing here
-    return pointers, columns
+    _check(C["MatGetRowIJ"](*arguments))
+    found = rows.value, row_ptr.value, col.value
+    _check(C["MatRestoreRowIJ"](*arguments))  # forgets the addresses, and frees nothing here
+    return found
 
 
 def _blocks_of(mat: Any, function: str, count: int, block: int) -> np.ndarray:
@@ -257,7 +268,7 @@ def _blocks_of(mat: Any, function: str, count: int, block: int) -> np.ndarray:
 
 def _numbers(mat: Any, function: str, count: int) -> np.ndarray:
     pointer = ctypes.c_void_p()
-    _check(C[function](ctypes.c_void_p(mat.handle), ctypes.byref(pointer)), function)
+    _check(C[function](ctypes.c_void_p(mat.handle), ctypes.byref(pointer)))
     return _at(pointer.value, count, SCALAR)
 
 
@@ -271,6 +282,6 @@ def _at(address: int | None, count: int, dtype: np.dtype[Any]) -> np.ndarray:
     return array
 
 
-def _check(code: int, function: str) -> None:
+def _check(code: int) -> None:
     if code:
         raise PETSc.Error(code)

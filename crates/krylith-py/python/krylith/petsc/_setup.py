@@ -80,7 +80,7 @@ class Follower:
         #: The matrix of the last set-up, whose arrays it uses, its pattern as PETSc counts it, and the
         #: function that reads its values.
         self._first: Any = None
-        self._pattern: int | None = None
+        self._pattern: Any = None
         self._values: Any = None
         self._system: dict[str, Any] = {}
 
@@ -120,7 +120,17 @@ class Follower:
             self._forget()
 
     def _follow(self, obj: Any, operator: Any, mat: Any, dm: Any) -> Solver:
-        """Return a solver for the current values: the last one, the same with new values, or a new one."""
+        """Return a solver for the current values: the last one, the same with new values, or a new one.
+
+        After an error no solver is left: PETSc may go on as if the set-up had succeeded.
+        """
+        try:
+            return self._followed(obj, operator, mat, dm)
+        except BaseException:
+            self._forget()
+            raise
+
+    def _followed(self, obj: Any, operator: Any, mat: Any, dm: Any) -> Solver:
         maps = self._of_ksp and not has_entries(operator)
         matrix = operator if self._of_ksp and not maps else mat
         if self.solver is not None and matrix == self._mat and operator == self._operator:
@@ -150,7 +160,7 @@ class Follower:
         """Take new values of the same pattern; return False if a set-up is needed instead. Collective."""
         assert self.solver is not None
         if matrix == self._first and self._values is not None:
-            if pattern_of(matrix) != self._pattern:  # the same number on all ranks
+            if pattern_of(matrix) != self._pattern:  # on all ranks or none
                 return False
             values = self._values(matrix)
             if self.solver._parts[0].order.same and values.dtype == np.float64 and not named:
@@ -210,10 +220,11 @@ class Follower:
         if self._points is not None:
             system["coordinates"] = self._points
         names = self._options.get("fields")
+        names = names.split(",") if isinstance(names, str) else names
         asked = names is not None or str(self._options.get("precond", "")).startswith(_OF_FIELDS)
         fields = {name: _system.field_of(numbers) for name, numbers in self._sets.items()}
         if not fields:
-            fields = _system.fields_of(matrix, dm, names.split(",") if names else None, asked)
+            fields = _system.fields_of(matrix, dm, names, asked)
         if fields:
             system["fields"] = fields
         named = _system.matrices_of(matrix, mat, list(fields))
