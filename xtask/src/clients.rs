@@ -81,7 +81,12 @@ fn all() -> Result<String, String> {
 fn petsc() -> Result<String, String> {
     let mut command = Command::new(PYTHON);
     command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=append"]);
-    command.args(["tests/test_petsc.py", "tests/test_petsc_options.py", "tests/test_petsc_ranks.py"]);
+    command.args([
+        "tests/test_petsc.py",
+        "tests/test_petsc_options.py",
+        "tests/test_petsc_ranks.py",
+        "tests/test_petsc_builds.py",
+    ]);
     let said = read(command.env("PYTHONPATH", package()?).current_dir(root().join("crates/krylith-py")))?;
     print!("{said}");
     Ok(last_line(&said))
