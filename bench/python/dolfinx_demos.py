@@ -22,7 +22,7 @@ KSP = '"ksp_type": "python", "ksp_python_type": "krylith.petsc.KSP", "ksp_rtol":
 DIRECT = ('"ksp_type": "preonly", "pc_type": "lu"', KSP)
 SETS_DIRECT = (
     'ksp.setType("preonly")\nksp.getPC().setType("lu")\nksp.getPC().setFactorSolverType("superlu_dist")',
-    'ksp.setType("python")\nksp.setPythonContext(krylith.petsc.KSP())\nksp.setTolerances(rtol=1e-9)',
+    'ksp.setType("python")\nksp.setPythonContext(krylith.petsc.KSP(precond="lu"))\nksp.setTolerances(rtol=1e-9)',
 )
 INNER = (
     'ksp_u.getPC().setType("gamg")',
@@ -43,14 +43,14 @@ CHANGES = {
         "KSP": [('opts["ksp_type"] = "cg"', 'opts["ksp_type"] = "python"; opts["ksp_python_type"] = "krylith.petsc.KSP"; opts["krylith_precond"] = "amg"')],
     },
     "demo_stokes": {"PC": [INNER, SETS_DIRECT]},
-    "demo_cahn-hilliard": {
-        "KSP": [('opts[f"{option_prefix}ksp_type"] = "preonly"', 'opts[f"{option_prefix}ksp_type"] = "python"; opts[f"{option_prefix}ksp_python_type"] = "krylith.petsc.KSP"')],
-    },
     "demo_static-condensation": {
         "KSP": [("solver.solve(b, uc.vector)", 'solver.setType("python"); solver.setPythonContext(krylith.petsc.KSP()); solver.solve(b, uc.vector)')],
     },
     "demo_lagrange_variants": {"KSP": [DIRECT]},
     "demo_tnt-elements": {"KSP": [DIRECT]},
+    "demo_cahn-hilliard": {
+        "KSP": [('opts[f"{option_prefix}ksp_type"] = "preonly"', 'opts[f"{option_prefix}ksp_type"] = "python"; opts[f"{option_prefix}ksp_python_type"] = "krylith.petsc.KSP"')],
+    },
 }
 
 

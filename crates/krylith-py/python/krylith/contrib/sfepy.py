@@ -28,7 +28,7 @@ __all__ = ["KrylithSolver", "install"]
 _OF_SFEPY = {"eps_a", "eps_r", "i_max", "use_presolve", *(name for name, *_ in AnySolver._parameters)}
 
 
-class KrylithSolver(LinearSolver):  # type: ignore[misc, unused-ignore]
+class KrylithSolver(LinearSolver):
     """The linear solver `ls.krylith`.
 
     `eps_r` is the tolerance of ‖b − A x‖/‖b‖. Its default is near the limit of double precision, because SfePy's Newton
