@@ -254,6 +254,15 @@ impl<'a> Graph<'a> {
             let met = (0..n).map(|i| met(is_dense(&row_ptr, i))).collect();
             return Self { row_ptr, col, columns: None, met, met_row: Vec::new() };
         }
+        let of = |i: usize| &col[row_ptr[i]..row_ptr[i + 1]];
+        let sample =
+            || (0..n).step_by((n / MIRRORED.0).max(1)).flat_map(|i| of(i).iter().map(move |j| (i, *j)));
+        let mirrored = sample().filter(|(i, j)| of(*j as usize).contains(&(*i as u32))).count();
+        if mirrored == sample().count() {
+            // The pattern is symmetric, or nearly so, which suffices for an estimate.
+            drop(row_ptr);
+            return Self::of(terms, true);
+        }
         let mut col_ptr = vec![0usize; n + 1];
         col.iter().for_each(|&j| col_ptr[j as usize + 1] += 1);
         (0..n).for_each(|j| col_ptr[j + 1] += col_ptr[j]);
@@ -264,10 +273,6 @@ impl<'a> Graph<'a> {
                 next[j as usize] += 1;
             }
         }
-        let of = |i: usize| &col[row_ptr[i]..row_ptr[i + 1]];
-        let sample =
-            || (0..n).step_by((n / MIRRORED.0).max(1)).flat_map(|i| of(i).iter().map(move |j| (i, *j)));
-        let mirrored = sample().filter(|(i, j)| of(*j as usize).contains(&(*i as u32))).count();
         let keeps = mirrored as f64 >= MIRRORED.1 * sample().count() as f64;
         let dense = |i: usize| is_dense(&col_ptr, i) || keeps && is_dense(&row_ptr, i);
         let of_columns = (0..n).map(|i| met(dense(i))).collect();
