@@ -107,7 +107,21 @@ pub(super) fn find(a: &ScalarRows, diagonal: &[f64]) -> Option<(Vec<Field>, Reco
 fn fluxes(a: &ScalarRows, first: &[bool], alone: &[bool], diagonal: &[f64], sign: f64) -> Option<Vec<bool>> {
     let mut free: Vec<bool> = first.iter().zip(alone).map(|(first, alone)| *first && !alone).collect();
     let all = free.iter().filter(|free| **free).count();
-    let (mut flux, mut has_other, mut queue) = (vec![false; a.rows], false, Vec::new());
+    let mut found = (vec![false; a.rows], false);
+    let mut look = |part: &[usize]| {
+        if part.is_empty() || (part.len() as f64) < PART * all as f64 {
+            return;
+        }
+        let mut of = vec![false; a.rows];
+        part.iter().for_each(|&i| of[i] = true);
+        if ritz::smallest(a, &of, diagonal, sign) >= CLOSE {
+            part.iter().for_each(|&i| found.0[i] = true);
+        } else {
+            found.1 = true;
+        }
+    };
+    // The fluxes of bricks fall into many small parts, which are looked at together.
+    let (mut queue, mut small) = (Vec::new(), Vec::new());
     for start in 0..a.rows {
         if !std::mem::take(&mut free[start]) {
             continue;
@@ -122,15 +136,10 @@ fn fluxes(a: &ScalarRows, first: &[bool], alone: &[bool], diagonal: &[f64], sign
         if queue.len() == all {
             return None;
         }
-        let mut part = vec![false; a.rows];
-        queue.iter().for_each(|&i| part[i] = true);
-        let is_large = queue.len() as f64 >= PART * all as f64;
-        if is_large && ritz::smallest(a, &part, diagonal, sign) >= CLOSE {
-            queue.iter().for_each(|&i| flux[i] = true);
-        } else if is_large {
-            has_other = true;
-        }
+        if queue.len() as f64 >= PART * all as f64 { look(&queue) } else { small.extend_from_slice(&queue) }
     }
+    look(&small);
+    let (flux, has_other) = found;
     (has_other && flux.contains(&true)).then_some(flux)
 }
 
