@@ -194,6 +194,9 @@ fn singular(d: &Diagnosis) -> Option<String> {
     (!d.constants.is_none()).then(|| format!("singular: A maps {} to zero ({given})", d.constants))
 }
 
+/// Largest difference of mirrored entries that counts as rounding, as a share of the largest of their row.
+const ROUNDING: f64 = 1e-12;
+
 fn symmetry(system: &System, shapes: &[Shape]) -> Vec<String> {
     let names: &[&str] = if system.is_kronecker() { &["M ", "L "] } else { &[""] };
     let mut lines = Vec::new();
@@ -206,6 +209,10 @@ fn symmetry(system: &System, shapes: &[Shape]) -> Vec<String> {
         };
         lines.push(match shape {
             s if s.is_symmetric() => format!("{name}symmetric"),
+            s if s.asymmetry <= ROUNDING => format!(
+                "{name}symmetric up to rounding: mirrored entries differ by at most {:.0e} of the largest of their row",
+                s.asymmetry
+            ),
             s if s.alone == 0 => {
                 format!(
                     "{name}{pattern}; values at transposed positions differ by up to {}",

@@ -176,8 +176,12 @@ pub(crate) enum Coupled {
     Flux,
     /// Any other saddle point, such as velocities or displacements and pressures.
     Viscous,
+    /// Three-field poroelasticity: displacements, fluxes that do not couple to them, and pressures.
+    Porous,
     /// Cells of a pressure and transported unknowns.
     Cells,
+    /// Edge elements of a curl-curl equation, which have no fields.
+    CurlCurl,
 }
 
 /// What the matrix alone has shown.

@@ -146,6 +146,23 @@ fn a_singular_system_is_named_with_its_rows() {
     assert!(out.contains("rows matched with columns: 2 entries of the diagonal missing or small"), "{out}");
 }
 
+/// Finite element codes add contributions in another order for mirrored entries, and some cancel in one of
+/// them.
+#[test]
+fn a_matrix_is_symmetric_up_to_rounding() {
+    let f = Folder::new();
+    let entries = |small: f64| {
+        let side = [(1, 2, 0.1 + 0.2), (2, 1, 0.3), (3, 1, small), (2, 3, -1.0), (3, 2, -1.0)];
+        (1..=3).map(|i| (i, i, 2.0)).chain(side).collect::<Vec<_>>()
+    };
+    f.write("a.mtx", mtx(3, 3, &entries(1e-17)));
+    let found =
+        "symmetric up to rounding: mirrored entries differ by at most 3e-17 of the largest of their row";
+    assert_eq!(beside(&f.line("info a.mtx").works().out, "symmetry")[0], found);
+    f.write("a.mtx", mtx(3, 3, &entries(1e-9)));
+    assert!(beside(&f.line("info a.mtx").works().out, "symmetry")[0].starts_with("not symmetric"));
+}
+
 #[test]
 fn an_odd_system_has_the_numbers_and_the_options_of_its_user() {
     let f = Folder::new();

@@ -38,6 +38,7 @@ use crate::space::Space;
 use crate::{Error, Result};
 pub use batch::Batch;
 use direct::Made;
+pub(crate) use dissect::separator;
 use factors::{Columns, Factors, Work};
 use pins::pins;
 pub use ranks::{RanksLu, RanksLuOptions};

@@ -121,6 +121,9 @@ fn shapes_are_those_of_the_dense_matrix() {
             (v - w).abs() / v.abs().max(w.abs())
         });
         assert!((shape.mismatch - mismatch.fold(0.0, f64::max)).abs() < 1e-15, "{round}");
+        let largest = |i: usize| (0..n * b).map(|j| a.get(i, j).abs()).fold(0.0, f64::max);
+        let asymmetry = there().map(|(i, j)| (a.get(i, j) - a.get(j, i)).abs() / largest(i));
+        assert!((shape.asymmetry - asymmetry.fold(0.0, f64::max)).abs() < 1e-15, "{round}");
         assert_eq!(shape.is_symmetric(), all().all(|(i, j)| a.get(i, j) == a.get(j, i)), "{round}");
         assert!(round % 3 != 1 || shape.is_symmetric(), "{round}");
         let dominant = (0..n * b).filter(|&i| {

@@ -145,6 +145,82 @@ fn two_phases(m: usize) -> Coupled {
     coupled(2 * n, &entries, (0..n).map(|k| 2 * k))
 }
 
+/// Poroelasticity with three fields on m³ cells: displacements of the cells with three components, the fluxes
+/// of [`darcy`], and pressures that store fluid. The last list has the fluxes.
+fn porous(m: usize) -> (Coupled, Vec<u32>) {
+    let flow = darcy(m);
+    let (cells, fluxes) = (m * m * m, flow.pressures[0] as usize);
+    let solids = 3 * cells;
+    let moved = |i: u32| i + solids as u32;
+    let mut entries: Vec<(u32, u32, f64)> = (0..flow.a.rows() as u32)
+        .flat_map(|i| {
+            flow.a.row(i as usize).0.iter().zip(flow.a.row(i as usize).1).map(move |(&j, &v)| (i, j, v))
+        })
+        .map(|(i, j, v)| (moved(i), moved(j), v))
+        .collect();
+    for k in 0..cells {
+        let p = moved((fluxes + k) as u32);
+        entries.push((p, p, -0.05));
+        for (d, step) in [1, m, m * m].into_iter().enumerate() {
+            let at = k / step % m;
+            for (inside, other, sign) in [(at + 1 < m, k + step, 1.0), (at > 0, k.wrapping_sub(step), -1.0)] {
+                for (c, e) in (0..9).map(|ce| (ce / 3, ce % 3)) {
+                    let v = if c == e { 4.0 } else { 1.0 };
+                    entries.push(((3 * k + c) as u32, (3 * k + e) as u32, v));
+                    if inside {
+                        entries.push(((3 * k + c) as u32, (3 * other + e) as u32, -v));
+                    }
+                }
+                if inside {
+                    let u = (3 * other + d) as u32;
+                    entries.extend([(p, u, sign), (u, p, sign)]);
+                }
+            }
+        }
+    }
+    let first = solids + fluxes;
+    (coupled(first + cells, &entries, first..first + cells), (solids as u32..first as u32).collect())
+}
+
+/// The operator curl curl + `mass` on the edges of m³ cubes, by differences, and its discrete gradient. The
+/// signs of edges follow `turned`.
+fn curl_curl(m: usize, mass: f64, turned: impl Fn(u32) -> bool) -> (Csr, Csr) {
+    let n = m + 1;
+    let node = |at: [usize; 3]| (at[0] + n * (at[1] + n * at[2])) as u32;
+    // Edges are numbered by directions, then as the nodes where they begin.
+    let edge = |at: [usize; 3], d: usize| {
+        let size = |c: usize| if c == d { m } else { n };
+        (d * m * n * n + at[0] + size(0) * (at[1] + size(1) * at[2])) as u32
+    };
+    let nodes: Vec<[usize; 3]> = (0..n * n * n).map(|k| [k % n, k / n % n, k / (n * n)]).collect();
+    let count = 3 * m * n * n;
+    let next = |at: [usize; 3], d: usize| [0, 1, 2].map(|c| at[c] + usize::from(c == d));
+    let sign = |k: u32| if turned(k) { -1.0 } else { 1.0 };
+    let mut entries: Vec<(u32, u32, f64)> = (0..count as u32).map(|k| (k, k, mass)).collect();
+    for &at in &nodes {
+        for (d, e) in [(0, 1), (0, 2), (1, 2)].into_iter().filter(|(d, e)| at[*d] < m && at[*e] < m) {
+            let around = [
+                (edge(at, d), 1.0),
+                (edge(next(at, d), e), 1.0),
+                (edge(next(at, e), d), -1.0),
+                (edge(at, e), -1.0),
+            ];
+            for (i, v) in around {
+                for (j, w) in around {
+                    entries.push((i, j, v * w * sign(i) * sign(j)));
+                }
+            }
+        }
+    }
+    let begins = (0..3).flat_map(|d| nodes.iter().filter(move |at| at[d] < m).map(move |at| (*at, d)));
+    let ends = begins.flat_map(|(at, d)| {
+        let k = edge(at, d);
+        [(k, node(next(at, d)), sign(k)), (k, node(at), -sign(k))]
+    });
+    let gradient = Csr::from_triplets(count, n * n * n, &ends.collect::<Vec<_>>()).unwrap();
+    (Csr::from_triplets(count, count, &entries).unwrap(), gradient)
+}
+
 /// A Laplacian on m² nodes, minus a multiple of the identity that varies.
 fn grid(m: usize, shift: impl Fn(usize) -> f64) -> Csr {
     let entries = (0..m * m).flat_map(|i| {
@@ -212,6 +288,8 @@ fn residual(a: &Csr, b: &[f64], x: &[f64]) -> f64 {
 }
 
 const FLUX: &str = "split(u: chebyshev(jacobi), p: amg; schur=upper, S=selfp)";
+const POROUS: &str =
+    "split(u+w: split(u: amg, w: chebyshev(jacobi); form=diagonal), p: amg; schur=upper, S=selfp)";
 const VISCOUS: &str = "split(u: amg, p: jacobi; schur=upper, S=selfp)";
 
 #[test]
@@ -236,6 +314,105 @@ fn nodes_of_velocities_are_found_in_both_orders() {
         let moved: Vec<u32> = pressures.iter().map(|&p| new[p as usize]).collect();
         assert_saddle(&a.permute(&new).unwrap(), &moved);
     }
+}
+
+#[test]
+fn displacements_fluxes_and_pressures_are_three_fields() {
+    let (Coupled { a, pressures }, fluxes) = porous(9);
+    let new = mixed(a.rows());
+    let places = |of: &[u32]| {
+        let mut places: Vec<u32> = of.iter().map(|&i| new[i as usize]).collect();
+        places.sort_unstable();
+        places
+    };
+    let wanted = [fluxes.clone(), pressures.clone()];
+    for (a, [fluxes, pressures], block) in
+        [(&a, wanted, 3), (&a.permute(&new).unwrap(), [places(&fluxes), places(&pressures)], 1)]
+    {
+        let fields = found(a, 1);
+        assert_eq!(fields.iter().map(Field::name).collect::<Vec<_>>(), ["u", "w", "p"]);
+        assert_eq!((fields[0].unknowns().len(), fields[0].block()), (3 * 729, block));
+        assert_eq!((fields[1].unknowns(), fields[2].unknowns()), (&fluxes[..], &pressures[..]));
+    }
+    solved(&a, 1, POROUS, 99);
+    // Components that do not couple are no fluxes.
+    let stokes = staggered_stokes(32).0;
+    assert_eq!(found(&stokes.terms().terms()[0].1.to_csr(), 1).len(), 2);
+}
+
+#[test]
+fn edge_elements_are_told_and_ask_for_their_gradient() {
+    for turned in [|_| false, |k: u32| k * k % 7 < 3] {
+        let (a, gradient) = curl_curl(11, 1e-4, turned);
+        // The generator is right: A times a gradient is the mass times it.
+        let v: Vec<f64> = (0..gradient.columns()).map(|i| (i as f64 * 0.7).sin()).collect();
+        let g = times(&gradient, &v);
+        assert!(times(&a, &g).iter().zip(&g).all(|(ag, g)| (ag - 1e-4 * g).abs() < 1e-12));
+        let problem = Problem::csr(&a).unwrap();
+        let plan = Plan::of(&problem, &problem.diagnosis().unwrap(), &options("")).unwrap();
+        let said = plan.recognised.unwrap();
+        assert!(said.contains("edge elements") && said.contains("discrete gradient"), "{said}");
+        assert!(found(&a, 1).is_empty(), "there are no fields");
+        let names: Vec<&str> = plan.attempts.iter().map(|attempt| &attempt.name[..]).collect();
+        if cfg!(feature = "lu") {
+            assert_eq!(names[..2], ["jacobi with cg", "lu:most=300000000 with bicgstab"]);
+        }
+        let b = times(&a, &(0..a.rows()).map(|i| (i as f64 * 0.31).sin()).collect::<Vec<_>>());
+        let mut x = vec![0.0; a.rows()];
+        assert!(Solver::new(&a, &options("")).unwrap().solve(&b, &mut x).unwrap().converged());
+        assert!(residual(&a, &b, &x) <= 1.01e-8);
+    }
+    // Diffusion with nearly isolated parts, and with a strong direction.
+    let jumps =
+        |i: usize, j: usize| if (i % 50 / 3 + i / 150) % 2 == (j % 50 / 3 + j / 150) % 2 { 1e8 } else { 1.0 };
+    let strong = |i: usize, j: usize| if i.abs_diff(j) == 1 { 1.0 } else { 1e-4 };
+    for weight in [&jumps as &dyn Fn(usize, usize) -> f64, &strong] {
+        let a = grid(50, |_| 0.0);
+        let mut entries = Vec::new();
+        for i in 0..a.rows() {
+            let others =
+                a.row(i).0.iter().filter(|j| **j as usize != i).map(|j| (*j, weight(i, *j as usize)));
+            let others: Vec<(u32, f64)> = others.collect();
+            entries.push((i as u32, i as u32, 1e-6 + others.iter().map(|(_, v)| v).sum::<f64>()));
+            entries.extend(others.into_iter().map(|(j, v)| (i as u32, j, -v)));
+        }
+        let problem = Csr::from_triplets(a.rows(), a.rows(), &entries).unwrap();
+        let problem = Problem::csr(&problem).unwrap();
+        let plan = Plan::of(&problem, &problem.diagnosis().unwrap(), &options("")).unwrap();
+        assert_eq!(plan.recognised, None);
+    }
+}
+
+#[test]
+fn a_given_gradient_is_used() {
+    let (m, mass) = (11, 1e-4);
+    let (a, gradient) = curl_curl(m, mass, |k| k % 3 == 1);
+    // A field v is integrated along an edge: half of the sum of both ends, with the sign and in the direction
+    // of the edge.
+    let edges = a.rows() / 3;
+    let part = |d: usize| {
+        let entries: Vec<(u32, u32, f64)> = (d * edges..(d + 1) * edges)
+            .flat_map(|k| {
+                let (ends, signs) = gradient.row(k);
+                let sign = if ends[0] < ends[1] { signs[1] } else { signs[0] };
+                ends.iter().map(move |&v| (k as u32, v, 0.5 * sign)).collect::<Vec<_>>()
+            })
+            .collect();
+        Csr::from_triplets(a.rows(), gradient.columns(), &entries).unwrap()
+    };
+    let problem = || {
+        let named = [("G", gradient.clone()), ("Px", part(0)), ("Py", part(1)), ("Pz", part(2))];
+        named.into_iter().fold(Problem::csr(&a).unwrap(), |problem, (name, matrix)| {
+            problem.with_matrix(name, matrix).unwrap()
+        })
+    };
+    let b = times(&a, &(0..a.rows()).map(|i| (i as f64 * 0.31).sin()).collect::<Vec<_>>());
+    let mut x = vec![0.0; a.rows()];
+    let mut solver = Solver::new(problem(), &options("")).unwrap();
+    let solution = solver.solve(&b, &mut x).unwrap();
+    assert!(solution.converged() && solution.history.iterations <= 40, "{}", solution.history.iterations);
+    assert!(solution.method.to_string().starts_with("cg"), "{}", solution.method);
+    assert!(residual(&a, &b, &x) <= 1.01e-8);
 }
 
 #[test]

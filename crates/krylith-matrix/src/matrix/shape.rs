@@ -15,6 +15,7 @@ use rayon::prelude::*;
 /// // (2, 0) is absent; −1 and −½ differ by half.
 /// assert_eq!((shape.entries, shape.alone, shape.mismatch), (6, 1, 0.5));
 /// assert_eq!((shape.bandwidth, shape.dominant_rows), (2, 3));
+/// assert_eq!(shape.asymmetry, 0.5); // 1 in row 0, whose largest entry is 2
 /// assert!(!shape.is_symmetric());
 /// # Ok::<(), krylith::Error>(())
 /// ```
@@ -26,6 +27,9 @@ pub struct Shape {
     pub alone: usize,
     /// The largest |aᵢⱼ − aⱼᵢ| / max(|aᵢⱼ|, |aⱼᵢ|) over pairs of which both are present.
     pub mismatch: f64,
+    /// The largest |aᵢⱼ − aⱼᵢ| / maxₖ |aᵢₖ| over all entries aᵢⱼ, with 0 for an absent aⱼᵢ. If it is a few
+    /// roundings, the matrix is meant to be symmetric.
+    pub asymmetry: f64,
     /// The largest |i − j|.
     pub bandwidth: usize,
     /// Number of rows with |aᵢᵢ| ≥ Σⱼ≠ᵢ |aᵢⱼ| and aᵢᵢ ≠ 0.
@@ -48,6 +52,7 @@ impl Shape {
         let b = a.block();
         let mut shape = Self::default();
         let (mut diagonal, mut others) = (vec![0.0f64; b], vec![0.0f64; b]);
+        let (mut largest, mut difference) = (vec![0.0f64; b], vec![0.0f64; b]);
         for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
             let j = a.col()[p] as usize;
             // In a matrix that is not square, a column without a row has no mirror image.
@@ -58,7 +63,10 @@ impl Shape {
                 let (r, c) = (e / b, e % b);
                 shape.entries += 1;
                 shape.bandwidth = shape.bandwidth.max((i * b + r).abs_diff(j * b + c));
-                match opposite.map_or(0.0, |block| block[c * b + r]) {
+                let mirrored = opposite.map_or(0.0, |block| block[c * b + r]);
+                largest[r] = largest[r].max(v.abs() / 2.0);
+                difference[r] = difference[r].max((v / 2.0 - mirrored / 2.0).abs());
+                match mirrored {
                     0.0 => shape.alone += 1,
                     w => {
                         shape.mismatch =
@@ -68,6 +76,8 @@ impl Shape {
                 if i == j && r == c { diagonal[r] = v.abs() } else { others[r] += v.abs() }
             }
         }
+        let ratios = difference.iter().zip(&largest).map(|(d, l)| if *d > 0.0 { d / l } else { 0.0 });
+        shape.asymmetry = ratios.fold(0.0, f64::max);
         shape.dominant_rows = diagonal.iter().zip(&others).filter(|(d, o)| **d > 0.0 && d >= o).count();
         shape
     }
@@ -77,6 +87,7 @@ impl Shape {
             entries: self.entries + other.entries,
             alone: self.alone + other.alone,
             mismatch: self.mismatch.max(other.mismatch),
+            asymmetry: self.asymmetry.max(other.asymmetry),
             bandwidth: self.bandwidth.max(other.bandwidth),
             dominant_rows: self.dominant_rows + other.dominant_rows,
         }

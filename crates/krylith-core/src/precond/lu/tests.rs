@@ -319,3 +319,19 @@ fn null_vectors_that_are_named_leave_an_inverse() {
     assert!(refused(&[vec![1.0; 3]]).contains("null vector 0"));
     assert!(refused(&[oblique(1.0)]).contains("singular"));
 }
+
+#[test]
+fn a_separator_of_a_grid_is_about_a_line_of_it() {
+    let path = |m: usize, i: usize| [i.checked_sub(1), Some(i), (i + 1 < m).then_some(i + 1)];
+    let m = 24;
+    let (mut ptr, mut col) = (vec![0], Vec::new());
+    for k in 0..m * m {
+        let (x, y) = (k % m, k / m);
+        col.extend(path(m, x).into_iter().flatten().map(|x| (x + m * y) as u32));
+        // In y, entries of the lower triangle only: the graph is that of A + Aᵀ.
+        col.extend(path(m, y).into_iter().flatten().filter(|i| *i < y).map(|y| (x + m * y) as u32));
+        ptr.push(col.len());
+    }
+    let found = super::separator(&ptr, &col);
+    assert!((m - 4..=m + 4).contains(&found), "{found}");
+}

@@ -1,6 +1,7 @@
 //! Estimates the cost of sparse direct factors without computing an ordering. Breadth-first levels of the
 //! graph are separators, whose sizes give an estimate of the fill.
 
+use crate::fields::Coupled;
 use crate::matrix::Arrays;
 use crate::operator::Terms;
 use crate::options::Options;
@@ -35,8 +36,7 @@ pub(crate) struct Costs {
 
 // The constants were measured on one core for 2-D and 3-D grids, and for flow, elasticity, porous media,
 // reactions and Maxwell's equations with elements of order 1 and 2, of 400 to 160,000 unknowns. The estimates
-// of 25 such systems are 0.57 to 2.1 times the measured seconds, and 2 to 6 times where the elements have
-// unknowns on edges and faces (bench/runs/2026-11-29-cpu-bare).
+// of 25 such systems are 0.57 to 2.1 times the measured seconds (bench/runs/2026-11-29-cpu-bare).
 /// Seconds of a direct factorisation per entry of L, per cube of a separator, per unknown and per entry of A.
 const FACTOR: [f64; 4] = [17e-9, 0.4e-9, 1.4e-6, 0.12e-6];
 /// Seconds per unknown to dissect a graph, where that pays: more nodes or larger cubes of separators than
@@ -45,6 +45,13 @@ const DISSECT: f64 = 4.6e-6;
 const DISSECTED: [f64; 2] = [50_000.0, 4e7];
 /// Cost of L and U with pivoting, as a multiple of the cost of L alone.
 const PIVOTS: f64 = 1.3;
+/// Size of the separators of edge elements, as a share of the width of levels. Each level has edges within a
+/// layer of nodes and edges across, and a separator has those within. Measured: 0.54 and 0.63 for tetrahedra
+/// of 21,000 and 90,000 edges.
+const EDGES: f64 = 0.6;
+/// Width of the levels that stand for a separator by bisection where elements have unknowns on faces too, as
+/// a share of its size. Measured: 0.8 and 0.9 for three-field poroelasticity of 30,000 and 127,000 unknowns.
+const FACES: f64 = 0.9;
 /// Systems of fewer unknowns are factorised without fronts. Their cost per entry of L and per unknown, and
 /// that of pivots.
 const SMALL: usize = 1500;
@@ -96,7 +103,8 @@ impl Costs {
             false => (INCOMPLETE[0] * entries + cut, ITERATION * entries),
             true => (GPU[0], GPU[1]),
         };
-        let graph = Levels::of(terms, symmetric);
+        let mut graph = Levels::of(terms, symmetric);
+        graph.narrow(terms, local.fields.recognised().map(|found| found.kind));
         let direct = graph.seconds(terms.block_rows(), order as f64, entries, symmetric);
         let levels = graph.parts.iter().map(|part| part.levels).max().unwrap_or(0);
         Self { direct, incomplete, iteration, on_gpu, others: others(terms), levels, one_sided: 0.0 }
@@ -170,6 +178,22 @@ impl Levels {
         Self { parts, dense }
     }
 
+    /// Corrects the widths of the parts if the unknowns belong to edges or faces. A level then has several
+    /// layers of them, and separators are much smaller.
+    fn narrow(&mut self, terms: &Terms, kind: Option<Coupled>) {
+        let widest = self.parts.iter().map(|part| part.width).max().unwrap_or(1) as f64;
+        let factor = match kind {
+            Some(Coupled::CurlCurl) => EDGES,
+            #[cfg(feature = "lu")]
+            Some(Coupled::Porous) => {
+                let (row_ptr, col) = pattern(terms);
+                (FACES * crate::precond::lu::separator(&row_ptr, &col) as f64 / widest).min(1.0)
+            }
+            _ => return,
+        };
+        self.parts.iter_mut().for_each(|part| part.width = (factor * part.width as f64).ceil() as usize);
+    }
+
     /// Estimates the blocks of a Cholesky factor of `rows` rows under nested dissection whose largest
     /// separator is the widest level. For grids George (1973) finds terms of the order of n log₂ w and w²,
     /// where w is the size of that separator. The factors of these terms are fitted to measurements.
@@ -230,6 +254,15 @@ impl<'a> Graph<'a> {
             let met = (0..n).map(|i| met(is_dense(&row_ptr, i))).collect();
             return Self { row_ptr, col, columns: None, met, met_row: Vec::new() };
         }
+        let of = |i: usize| &col[row_ptr[i]..row_ptr[i + 1]];
+        let sample =
+            || (0..n).step_by((n / MIRRORED.0).max(1)).flat_map(|i| of(i).iter().map(move |j| (i, *j)));
+        let mirrored = sample().filter(|(i, j)| of(*j as usize).contains(&(*i as u32))).count();
+        if mirrored == sample().count() {
+            // The pattern is symmetric, or nearly so, which suffices for an estimate.
+            drop(row_ptr);
+            return Self::of(terms, true);
+        }
         let mut col_ptr = vec![0usize; n + 1];
         col.iter().for_each(|&j| col_ptr[j as usize + 1] += 1);
         (0..n).for_each(|j| col_ptr[j + 1] += col_ptr[j]);
@@ -240,10 +273,6 @@ impl<'a> Graph<'a> {
                 next[j as usize] += 1;
             }
         }
-        let of = |i: usize| &col[row_ptr[i]..row_ptr[i + 1]];
-        let sample =
-            || (0..n).step_by((n / MIRRORED.0).max(1)).flat_map(|i| of(i).iter().map(move |j| (i, *j)));
-        let mirrored = sample().filter(|(i, j)| of(*j as usize).contains(&(*i as u32))).count();
         let keeps = mirrored as f64 >= MIRRORED.1 * sample().count() as f64;
         let dense = |i: usize| is_dense(&col_ptr, i) || keeps && is_dense(&row_ptr, i);
         let of_columns = (0..n).map(|i| met(dense(i))).collect();
@@ -365,6 +394,23 @@ mod tests {
                 assert!(width.contains(&levels.parts[0].width), "{shape:?}: {}", levels.parts[0].width);
             }
         }
+    }
+
+    /// A level of edges has several layers, of which a separator has one.
+    #[test]
+    fn separators_of_edges_and_faces_are_smaller_than_levels() {
+        let a = grid([12, 12, 12], 1);
+        let terms = Terms::csr(&a).unwrap();
+        let of = |kind: Option<Coupled>| {
+            let mut levels = Levels::of(&terms, true);
+            levels.narrow(&terms, kind);
+            levels.parts[0].width as f64
+        };
+        let levels = of(None);
+        assert_eq!((of(Some(Coupled::Flux)), of(Some(Coupled::CurlCurl))), (levels, (EDGES * levels).ceil()));
+        // A plane has 144 nodes, which is more than a level across the corners.
+        let porous = of(Some(Coupled::Porous));
+        assert!(if cfg!(feature = "lu") { porous <= levels && porous > 60.0 } else { porous == levels });
     }
 
     /// Quadratic elements in a row: their levels have two planes of nodes.

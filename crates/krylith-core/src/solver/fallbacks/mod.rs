@@ -14,6 +14,7 @@ pub(crate) use direct::{Costs, costs};
 pub use memory::Memory;
 pub(crate) use memory::too_large;
 
+use crate::fields::Coupled;
 use crate::matching::{MatchingChoice, gathered};
 use crate::method::{MethodName, MethodSpec};
 use crate::operator::Terms;
@@ -28,7 +29,7 @@ use crate::solver::watch::Budget;
 use crate::space::{History, Outcome, Precision, Reason};
 use crate::text::plural;
 use crate::{Error, Result};
-use rules::{METHODS, RULES, System};
+use rules::{GRADIENT, METHODS, RULES, System};
 
 /// The preconditioner that replaces subdomains if [`tiles_fit`].
 const TILES: &str = "block-jacobi";
@@ -74,6 +75,7 @@ impl Seen {
 
 impl System {
     fn new(local: &LocalProblem, seen: Seen) -> Self {
+        let found = local.fields.recognised().map(|found| found.kind);
         Self {
             symmetric: seen.symmetric,
             unknowns: local.unknowns,
@@ -84,7 +86,9 @@ impl System {
             longest_row: seen.longest_row,
             alone: local.comm.size() == 1 && local.numbers.is_none(),
             on_gpu: seen.costs.on_gpu,
-            coupled: local.fields.recognised().map(|found| found.kind),
+            coupled: found.filter(|kind| *kind != Coupled::CurlCurl),
+            curls: found == Some(Coupled::CurlCurl),
+            gradient: GRADIENT.map(|names| names.iter().all(|name| local.fields.matrix(name).is_ok())),
             tiles: seen.tiles,
             costs: seen.costs,
         }

@@ -34,6 +34,10 @@ pub(super) struct System {
     pub on_gpu: bool,
     /// The coupled system that the matrix shows, if its fields are known.
     pub coupled: Option<Coupled>,
+    /// True for a curl-curl matrix of edge elements.
+    pub curls: bool,
+    /// True if the caller gave all matrices of this list of [`GRADIENT`].
+    pub gradient: [bool; 2],
     /// True if tiles of the grid replace subdomains.
     pub tiles: bool,
     pub costs: Costs,
@@ -66,6 +70,17 @@ const LAST_DIRECT: &str = "lu:most=500000000";
 const FLUX: &str = "split(u: chebyshev(jacobi), p: amg; schur=upper, S=selfp)";
 const VISCOUS: &str = "split(u: amg, p: jacobi; schur=upper, S=selfp)";
 const COMMUTED: &str = "split(u: amg, p: amg; schur=upper, S=lsc)";
+/// With displacements and fluxes, the approximation has both a mass matrix and a Laplacian.
+const POROUS: &str =
+    "split(u+w: split(u: amg, w: chebyshev(jacobi); form=diagonal), p: amg; schur=upper, S=selfp)";
+/// Recognised curl-curl matrices, if the caller gave the discrete gradient and the interpolation of nodal
+/// vectors in three dimensions, or in two (Hiptmair and Xu 2007).
+pub(super) const GRADIENT: [&[&str]; 2] = [&["G", "Px", "Py", "Pz"], &["G", "Px", "Py"]];
+const NODAL: [&str; 2] = [
+    "symmetric(chebyshev(jacobi; degree=2, low=0.2) then aux(G: amg) then aux(Px: amg) then aux(Py: amg) then \
+     aux(Pz: amg))",
+    "symmetric(chebyshev(jacobi; degree=2, low=0.2) then aux(G: amg) then aux(Px: amg) then aux(Py: amg))",
+];
 /// Recognised cells of a pressure and transported unknowns.
 const CELLS: &str = "cpr(p: amg) then ildu";
 
@@ -74,13 +89,24 @@ const CELLS: &str = "cpr(p: amg) then ildu";
 /// thermoelastic systems of 20,000 to 105,000 unknowns (bench/runs/2026-11-29-cpu-bare).
 const WHOLE_ILDU: &str = "ildu:cut=whole";
 
+/// The same with the fill of level 2, which is cheap on plane meshes. Measured on one core for Cahn–Hilliard
+/// steps of 98,000 unknowns in 2-D, with BiCGSTAB: 13 iterations in 0.18 s, while level 1 takes 157 in 0.64
+/// s, level 0 none converges, and direct factors take 0.72 s.
+const FILLED_ILDU: &str = "ildu:fill=2,cut=whole";
+
+/// ILU(0) that takes the rows in their places. Without a fixed order of sweeps it would need FGMRES: for nine
+/// species with 101,000 unknowns, 24 iterations in 0.22 s beside 14 of BiCGSTAB in 0.16 s.
+const IN_PLACE: &str = "ras:deterministic";
+
 /// Attempts from cheap to strong. Direct factors come first if they take no longer than incomplete factors
 /// and some iterations. Otherwise they follow an attempt that takes longer than they would. An iteration of
 /// CG is half the work of one of BiCGSTAB. BiCGSTAB with ILDU(0) of subdomains solves all ten matrices of the
 /// test collection, while GMRES(30) stagnates on two. Direct factors use BiCGSTAB too, because it applies
 /// them once where GMRES applies them twice. In later attempts more fill helps most, and long restarts are
 /// the most robust.
-pub(super) const RULES: [Rule; 38] = [
+pub(super) const RULES: [Rule; 42] = [
+    rule(|s| s.curls && s.gradient[0], NODAL[0], Cg, 30, cycles),
+    rule(|s| s.curls && !s.gradient[0] && s.gradient[1], NODAL[1], Cg, 30, cycles),
     rule(|s| s.symmetric && s.is_dominant(), "jacobi", Cg, 30, |_| Budget::until(NEEDED[0])),
     rule(|s| !s.symmetric && s.is_dominant(), "jacobi", Bicgstab, 30, |_| Budget::until(NEEDED[0])),
     rule(
@@ -91,11 +117,12 @@ pub(super) const RULES: [Rule; 38] = [
         System::until_direct,
     ),
     // Its factors take the rows in their places, whatever the diagonal.
-    rule(|s| s.is_tried_before_direct() && s.has_weak_diagonal, "ras", Gmres, 30, System::until_direct),
+    rule(|s| s.is_tried_before_direct() && s.has_weak_diagonal, IN_PLACE, Bicgstab, 30, System::until_direct),
     rule(System::is_direct_first, DIRECT, Bicgstab, 30, usual),
     rule(|s| s.coupled == Some(Coupled::Flux), FLUX, Gmres, 100, System::until_split),
     rule(|s| s.coupled == Some(Coupled::Viscous), VISCOUS, Gmres, 100, System::until_split),
     rule(|s| s.coupled == Some(Coupled::Viscous), COMMUTED, Gmres, 100, System::until_split),
+    rule(|s| s.coupled == Some(Coupled::Porous), POROUS, Gmres, 100, System::until_split),
     rule(|s| s.coupled == Some(Coupled::Cells), CELLS, Gmres, 100, System::until_split),
     rule(|s| s.coupled.is_some() && s.has_direct() && !s.is_slow(), DIRECT, Bicgstab, 30, usual),
     rule(|s| s.symmetric && s.is_quick(), "jacobi", Cg, 30, at_once),
@@ -115,6 +142,7 @@ pub(super) const RULES: [Rule; 38] = [
     rule(|s| s.has_weak_diagonal, "ras", Gmres, 30, |_| Budget::until(UNKNOWN)),
     rule(System::is_whole, WHOLE_ILDU, Bicgstab, 30, |s| s.until_next(Bicgstab)),
     rule(|s| !s.is_whole(), "ildu", Bicgstab, 30, |s| s.until_next(Bicgstab)),
+    rule(|s| !s.symmetric && s.is_filled(), FILLED_ILDU, Bicgstab, 30, System::until_direct),
     rule(|s| !s.symmetric && s.is_direct_second(), DIRECT, Bicgstab, 30, usual),
     rule(|s| !s.symmetric && s.is_quick(), "jacobi", Gmres, 30, usual), // strong convection: BiCGSTAB fails
     rule(System::is_coarsened, "amg", Bicgstab, 30, cycles), // symmetric, but CG failed: indefinite
@@ -233,11 +261,20 @@ const UNKNOWN: f64 = 100.0;
 /// that it may take.
 const TRIAL: (usize, f64) = (8, 0.35);
 
+/// Largest estimated time of direct factors, as a multiple of incomplete ones, for a graph as of a plane
+/// mesh, where fill of level 2 is limited. The estimates are 8 to 12 for Cahn–Hilliard steps in 2-D of 20,000
+/// to 98,000 unknowns, and 42 and more for systems in 3-D from 27,000 unknowns on.
+const PLANE: f64 = 30.0;
+
 /// Time of a preconditioner of fields in iterations of CG with incomplete factors: of set-up and solve, and
 /// of one iteration. Measured on one core: 100 to 210 and 1.5 to 3, for Stokes, Biot, Darcy and nearly
 /// incompressible systems of 20,000 to 110,000 unknowns (bench/runs/2026-11-29-cpu-bare). The first number is
 /// rather large, because direct factors do not fail.
 const SPLIT: [f64; 2] = [250.0, 2.0];
+
+/// The first of these numbers for three-field poroelasticity. Measured: 990 and 1,140 in 3-D with 30,000 and
+/// 127,000 unknowns.
+const POROUS_SPLIT: f64 = 1000.0;
 
 /// Seconds that attempts before direct factors may take in any case, because so little time does not matter.
 const AT_LEAST: f64 = 0.03;
@@ -311,6 +348,7 @@ impl System {
     fn is_direct_first(&self) -> bool {
         let Costs { direct, incomplete, .. } = self.costs;
         let limit = match self.coupled {
+            Some(Coupled::Porous) => POROUS_SPLIT * self.iteration(Cg),
             Some(_) => SPLIT[0] * self.iteration(Cg),
             None => {
                 let method = if self.symmetric { Cg } else { Bicgstab };
@@ -337,7 +375,8 @@ impl System {
 
     fn is_direct_second(&self) -> bool {
         let few = self.unknowns <= MOST_DIRECT[0] && !(self.on_gpu && self.is_coarsened());
-        let soon = few || self.direct_iterations(Cg) <= SOON;
+        // Algebraic multigrid of the matrix itself does not see the gradients.
+        let soon = few || self.curls || self.direct_iterations(Cg) <= SOON;
         self.has_direct() && !self.is_direct_first() && !self.is_diffusion() && soon
     }
 
@@ -354,6 +393,13 @@ impl System {
     fn is_whole(&self) -> bool {
         let fits = (NOT_COARSENED..=WHOLE).contains(&self.unknowns);
         !self.on_gpu && !self.stages && !self.has_weak_diagonal && fits
+    }
+
+    /// Returns true if incomplete factors with more fill may succeed where ILU(0) has failed, in little of
+    /// the time of direct factors: on plane meshes.
+    fn is_filled(&self) -> bool {
+        let is_plane = self.costs.direct <= PLANE * self.costs.incomplete;
+        self.is_whole() && self.is_direct_late() && is_plane
     }
 
     /// Returns the cost of this preconditioner in iterations of the first attempt; `None` if it is not known.

@@ -168,8 +168,9 @@ fn direct_factors_stand_by_their_cost() {
     assert_eq!(direct(500, 0.06, cg).0, Some(1), "small systems");
     // Direct factors come before algebraic multigrid, and after it.
     assert_eq!(direct(n, 0.1, cg), (Some(1), Budget::until(100.0)));
-    assert_eq!(direct(n, 0.2, plain), (Some(2), Budget::until(120.0)));
-    assert_eq!(direct(n, 0.3, plain), (Some(2), Budget::until(120.0)));
+    assert_eq!(direct(n, 0.2, plain), (Some(3), Budget::until(120.0)), "after more fill");
+    assert_eq!(direct(n, 0.3, plain), (Some(3), Budget::until(120.0)), "after more fill");
+    assert_eq!(direct(n, 0.31, plain), (Some(2), Budget::until(120.0)), "too much fill");
     assert_eq!(direct(n, 0.3, cg), (Some(2), Budget::until(250.0)));
     assert_eq!(direct(1 << 19, 0.01, cg).0, Some(11), "the last resort");
     let unknown = of_diagonal(10_000, plain);
@@ -177,6 +178,35 @@ fn direct_factors_stand_by_their_cost() {
     // No other set-up is needed if Jacobi converges quickly.
     let dominant = Seen { costs: Costs { others: 0.8, ..Costs::default() }, ..plain };
     assert_eq!(of_diagonal(n, dominant)[0].name(), "jacobi with bicgstab");
+}
+
+/// ILU(0) fails for some plane systems that ILU(2) solves; without weak diagonals and a symmetric matrix
+/// only.
+#[test]
+#[cfg(feature = "lu")]
+fn more_fill_is_tried_on_plane_meshes() {
+    let first = |seen: Seen| {
+        let costs = Costs { direct: 0.25, incomplete: 0.01, iteration: 1e-3, ..Costs::default() };
+        let all = of_diagonal(100_000, Seen { costs, ..seen });
+        all.into_iter().take(2).map(|a| (a.name(), a.budget)).collect::<Vec<_>>()
+    };
+    let plain = first(Seen::default());
+    // The device supports 1,024 rows.
+    assert_eq!(plain[0].0, "ildu:rows=1024 with bicgstab");
+    assert_eq!(plain[1], ("ildu:fill=2,rows=1024 with bicgstab".into(), Budget::of(8, 62.5)));
+    for seen in [Seen { symmetric: true, ..Seen::default() }, Seen { weak: 1, ..Seen::default() }] {
+        assert!(first(seen).iter().all(|(name, _)| !name.contains("fill=2")));
+    }
+}
+
+/// Rows with a weak diagonal keep their places in a trial before direct factors.
+#[test]
+#[cfg(feature = "lu")]
+fn a_trial_takes_rows_in_their_places() {
+    let costs = Costs { direct: 0.5, incomplete: 0.01, iteration: 1e-3, ..Costs::default() };
+    let all = of_diagonal(100_000, Seen { costs, weak: 1, ..Seen::default() });
+    assert_eq!(all[0].name(), "ras:deterministic with bicgstab");
+    assert!(!all[0].matching);
 }
 
 /// Attempts before direct factors may move as many bytes as fit in one and a half times their estimated time.

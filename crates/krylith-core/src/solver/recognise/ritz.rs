@@ -25,9 +25,23 @@ pub(super) fn is_symmetric(a: &ScalarRows, of: &[bool]) -> bool {
     (dot(&u, &av) - dot(&v, &au)).abs() <= ROUNDING * scale
 }
 
+/// The smallest Ritz value, and the largest.
+pub(super) struct Extremes {
+    pub smallest: f64,
+    /// The share of the eigenvalues near the smallest Ritz value, by Gauss quadrature (Golub and Meurant
+    /// 2010, Theorem 6.2).
+    pub share: f64,
+    pub largest: f64,
+}
+
 /// Returns the smallest Ritz value of D^-1/2 A D^-1/2 after some steps of Lanczos' method, for the symmetric
 /// block A of these rows and columns. D has the magnitudes of the diagonal. `sign` multiplies A.
 pub(super) fn smallest(a: &ScalarRows, of: &[bool], diagonal: &[f64], sign: f64) -> f64 {
+    extremes(a, of, diagonal, sign).smallest
+}
+
+/// As [`smallest`], with the share of eigenvalues there and the largest Ritz value.
+pub(super) fn extremes(a: &ScalarRows, of: &[bool], diagonal: &[f64], sign: f64) -> Extremes {
     let scale: Vec<f64> =
         diagonal.iter().map(|d| if *d == 0.0 { 0.0 } else { d.abs().sqrt().recip() }).collect();
     let mut q = vector(3, of);
@@ -52,7 +66,22 @@ pub(super) fn smallest(a: &ScalarRows, of: &[bool], diagonal: &[f64], sign: f64)
         w.iter_mut().for_each(|w| *w /= beta);
         before = std::mem::replace(&mut q, w);
     }
-    smallest_eigenvalue(&diagonals, &others)
+    let smallest = smallest_eigenvalue(&diagonals, &others);
+    let negative: Vec<f64> = diagonals.iter().map(|d| -d).collect();
+    let largest = -smallest_eigenvalue(&negative, &others);
+    Extremes { smallest, share: share(&diagonals, &others, smallest), largest }
+}
+
+/// Returns the squared first component of the normed eigenvector of an eigenvalue of a tridiagonal matrix.
+fn share(diagonal: &[f64], squares: &[f64], eigenvalue: f64) -> f64 {
+    let (mut before, mut own, mut sum) = (0.0, 1.0, 1.0);
+    for k in 0..diagonal.len() - 1 {
+        let side = k.checked_sub(1).map_or(0.0, |k| squares[k].sqrt());
+        let next = ((eigenvalue - diagonal[k]) * own - side * before) / squares[k].sqrt();
+        (before, own) = (own, next);
+        sum += own * own;
+    }
+    1.0 / sum
 }
 
 /// Returns the smallest eigenvalue of a symmetric tridiagonal matrix by bisection. `squares` are those of the
@@ -89,6 +118,8 @@ mod tests {
         let found = smallest_eigenvalue(&[2.0; 5], &[1.0; 4]);
         assert!((found - (2.0 - 3f64.sqrt())).abs() < 1e-12, "{found}");
         assert!((smallest_eigenvalue(&[3.0], &[]) - 3.0).abs() < 1e-12);
+        // Its eigenvector is sin(iπ/6)/√3 in its component i.
+        assert!((share(&[2.0; 5], &[1.0; 4], found) - 1.0 / 12.0).abs() < 1e-12);
     }
 
     #[test]

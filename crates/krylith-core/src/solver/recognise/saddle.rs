@@ -22,6 +22,8 @@ const FULL: f64 = 0.8;
 /// approximate A⁻¹. After eight Lanczos steps it is 0.5 for fluxes of RT0 elements, whatever the contrast,
 /// and below 0.1 for viscous blocks and displacements of 20,000 to 110,000 unknowns.
 const CLOSE: f64 = 0.2;
+/// Smallest share of the unknowns in a part of the first block that is looked at.
+const PART: f64 = 0.05;
 /// Negative Ritz values up to this magnitude are rounding errors.
 const ROUNDING: f64 = 1e-8;
 /// Largest sum of a row of B that counts as zero, as a share of its magnitudes.
@@ -51,15 +53,25 @@ pub(super) fn find(a: &ScalarRows, diagonal: &[f64]) -> Option<(Vec<Field>, Reco
     if least < -ROUNDING || !is_zero && ritz::smallest(a, &constraint, diagonal, -sign) < -ROUNDING {
         return None;
     }
-    let Nodes { unknowns, block, apart, alternate } = nodes::find(a, &first, &a.alone(), &COMPONENTS, FULL);
+    let alone = a.alone();
+    let is_close = least >= CLOSE;
+    let split = symmetric && !is_close;
+    let flux = split.then(|| fluxes(a, &first, &alone, diagonal, sign)).flatten();
+    let solid =
+        flux.as_ref().map(|flux| first.iter().zip(flux).map(|(first, flux)| *first && !flux).collect());
+    let solid: Vec<bool> = solid.unwrap_or(first);
+    let Nodes { unknowns, block, apart, alternate } = nodes::find(a, &solid, &alone, &COMPONENTS, FULL);
     let mut p: Vec<u32> = (0..n as u32).filter(|&i| constraint[i as usize]).collect();
     let (others, own) = (p.len(), unknowns.len());
     p.extend(apart);
     p.sort_unstable();
-    let is_close = least >= CLOSE;
+    let listed = |of: &[bool]| -> Vec<u32> { (0..n as u32).filter(|&i| of[i as usize]).collect() };
+    let flux = flux.map(|flux| listed(&flux));
     let mut text = format!(
-        "a saddle point: {} unknowns u, and {} constraints p with a {} diagonal block",
+        "a saddle point: {} unknowns u, {}and {} constraints p with a {} diagonal block",
         count(own),
+        flux.as_ref()
+            .map_or(String::new(), |w| format!("{} fluxes w that do not couple to them, ", count(w.len()))),
         count(others),
         if is_zero { "zero" } else { "semidefinite" }
     );
@@ -68,16 +80,67 @@ pub(super) fn find(a: &ScalarRows, diagonal: &[f64]) -> Option<(Vec<Field>, Reco
         text += &format!("; u has nodes of {block} components, which {order}");
     }
     text += match is_close {
+        _ if flux.is_some() => "; the block of w is close to its diagonal, and that of u is elliptic",
         true => "; the block of u is close to its diagonal, so the Schur complement resembles a Laplacian",
         false if symmetric => "; the block of u is elliptic, so the Schur complement resembles a mass matrix",
         false => "; the block of u is not symmetric",
     };
+    if p.len() > others {
+        text += &format!("; p has {} rows more that have only a diagonal entry", count(p.len() - others));
+    }
     if others == p.len() && has_constant(a, &constraint, is_zero) {
         text += "; constants of p are in the null space";
     }
-    let kind = if is_close { Coupled::Flux } else { Coupled::Viscous };
-    let fields = vec![Field::new("u", unknowns).in_blocks(block), Field::new("p", p)];
+    let kind = match is_close {
+        _ if flux.is_some() => Coupled::Porous,
+        true => Coupled::Flux,
+        false => Coupled::Viscous,
+    };
+    let mut fields = vec![Field::new("u", unknowns).in_blocks(block)];
+    fields.extend(flux.map(|w| Field::new("w", w)));
+    fields.push(Field::new("p", p));
     Some((fields, Recognised { kind, text }))
+}
+
+/// Marks the unknowns of fluxes within the first block, if it falls into parts of which some are close to
+/// their diagonal and others are not. Rows that have only a diagonal entry are in no part.
+fn fluxes(a: &ScalarRows, first: &[bool], alone: &[bool], diagonal: &[f64], sign: f64) -> Option<Vec<bool>> {
+    let mut free: Vec<bool> = first.iter().zip(alone).map(|(first, alone)| *first && !alone).collect();
+    let all = free.iter().filter(|free| **free).count();
+    let mut found = (vec![false; a.rows], false);
+    let mut look = |part: &[usize]| {
+        if part.is_empty() || (part.len() as f64) < PART * all as f64 {
+            return;
+        }
+        let mut of = vec![false; a.rows];
+        part.iter().for_each(|&i| of[i] = true);
+        if ritz::smallest(a, &of, diagonal, sign) >= CLOSE {
+            part.iter().for_each(|&i| found.0[i] = true);
+        } else {
+            found.1 = true;
+        }
+    };
+    // The fluxes of bricks fall into many small parts, which are looked at together.
+    let (mut queue, mut small) = (Vec::new(), Vec::new());
+    for start in 0..a.rows {
+        if !std::mem::take(&mut free[start]) {
+            continue;
+        }
+        queue.clear();
+        queue.push(start);
+        let mut next = 0;
+        while let Some(&i) = queue.get(next) {
+            next += 1;
+            queue.extend(a.row(i).map(|(j, _)| j).filter(|&j| std::mem::take(&mut free[j])));
+        }
+        if queue.len() == all {
+            return None;
+        }
+        if queue.len() as f64 >= PART * all as f64 { look(&queue) } else { small.extend_from_slice(&queue) }
+    }
+    look(&small);
+    let (flux, has_other) = found;
+    (has_other && flux.contains(&true)).then_some(flux)
 }
 
 /// Returns true if every constraint has an entry in a row and a column of another field. If `is_zero`,
