@@ -18,6 +18,8 @@ pub struct Work<'a, S: Space> {
     pub first: bool,
     /// True if an application of P costs as much as many products.
     pub costly: bool,
+    /// True if batches may be recorded, because A and P obey the guard.
+    recorded: bool,
     a: &'a dyn LinearOperator<S>,
     p: Option<&'a dyn LinearOperator<S>>,
     quantity: Option<&'a Quantity<S>>,
@@ -147,10 +149,29 @@ impl<S: Space> Work<'_, S> {
         self.space.halted(self.scalars)
     }
 
+    /// As [`halted`](Self::halted), before an application of P. If P ignores the guard and is costly, this
+    /// reads the guard from the device.
+    pub fn halted_before_p(&self) -> Result<bool> {
+        match self.recorded || !self.costly {
+            true => Ok(self.halted()),
+            false => is_halted(self.space, self.scalars),
+        }
+    }
+
     /// Makes one scalar step of iteration j.
     pub fn step<T: SmallStep>(&mut self, step: T, j: usize) -> Result<()> {
         self.space.step(step, self.scalars, j)
     }
+}
+
+/// Returns true if the guard is set; reads it from the device unless the host knows it.
+fn is_halted<S: Space>(s: &S, scalars: &S::Scalars) -> Result<bool> {
+    if s.pipeline_depth() == 0 {
+        return Ok(s.halted(scalars));
+    }
+    let mut flags = [0; FLAGS];
+    s.read_scalars(scalars, 0, &mut [], &mut flags)?;
+    Ok(flags[HALT] != 0)
 }
 
 /// A and P.
@@ -227,18 +248,14 @@ impl<'a, S: Space> Operators<'a, S> {
     /// guard from the device. An operator that works on the host waits for the device anyway, and ignores the
     /// guard.
     pub fn halted(&self, s: &S, scalars: &S::Scalars) -> Result<bool> {
-        if s.pipeline_depth() == 0 || self.key.is_some() {
-            return Ok(s.halted(scalars));
-        }
-        let mut flags = [0; FLAGS];
-        s.read_scalars(scalars, 0, &mut [], &mut flags)?;
-        Ok(flags[HALT] != 0)
+        if self.key.is_some() { Ok(s.halted(scalars)) } else { is_halted(s, scalars) }
     }
 
     pub fn work<'w>(&self, s: &'w S, scalars: &'w mut S::Scalars, first: bool) -> Work<'w, S>
     where
         'a: 'w,
     {
-        Work { space: s, scalars, first, costly: self.costly, a: self.a, p: self.p, quantity: self.quantity }
+        let (costly, recorded) = (self.costly, self.key.is_some());
+        Work { space: s, scalars, first, costly, recorded, a: self.a, p: self.p, quantity: self.quantity }
     }
 }

@@ -44,7 +44,7 @@ impl<S: Space> Textbook<S> {
         if *early {
             on.sweep(reduce_summed, [q], [r])?;
             on.step(end_early, j)?;
-            if !on.halted() {
+            if !on.halted_before_p()? {
                 let z = on.precondition(r, z)?;
                 on.sweep(dot, [r, z], [])?;
                 on.step(find_beta_late, j)?;
