@@ -9,7 +9,7 @@ use crate::system::{self, Operator, System};
 use crate::{partitions, portrait, summary, term};
 use krylith_core::comm::Mpi;
 use krylith_core::device::cuda::specialisations::vector_kernels;
-use krylith_core::device::cuda::{DeviceInfo, cache_state, compile_for, devices};
+use krylith_core::device::cuda::{DeviceInfo, cache_state, compile_for, cudss_version, devices};
 use krylith_core::matrix::Bsr;
 use krylith_core::operator::{Structure, Terms};
 use krylith_core::solver::host;
@@ -65,7 +65,9 @@ fn found() -> Vec<(&'static str, Vec<String>)> {
 
 /// Returns the GPUs and the libraries that a solve on them needs, or why they were not found.
 fn cuda() -> Vec<String> {
-    let (mut lines, arch) = match devices() {
+    let found = devices();
+    let has_gpu = found.is_ok();
+    let (mut lines, arch) = match found {
         Ok(gpus) => {
             let line = |g: &DeviceInfo| {
                 format!("{}: {}, sm_{}{}, {}", g.ordinal, g.name, g.arch.0, g.arch.1, bytes(g.memory))
@@ -80,6 +82,12 @@ fn cuda() -> Vec<String> {
         Some(Err(e)) => format!("no run-time compiler: {e}"),
         _ => "run-time compiler NVRTC works".into(),
     });
+    if has_gpu {
+        lines.push(match cudss_version() {
+            Ok(library) => format!("direct factors by {library}"),
+            Err(e) => format!("direct factors on the host: {e}"),
+        });
+    }
     let cache = cache_state();
     lines.push(match &cache.folder {
         Some(folder) => format!("{} cached in {}", plural(cache.files, "kernel"), name(folder)),

@@ -6,7 +6,7 @@ mod conformance;
 mod gpus;
 
 use conformance::{BICGSTABS, bicgstab_with, solve_with};
-use conformance::{cpr, csr, fields, fields_ranks, minres, near_null, singular, solver, stages};
+use conformance::{cpr, csr, direct, fields, fields_ranks, minres, near_null, singular, solver, stages};
 use conformance::{lender::Application, memory::Lender};
 use conformance::{transposed, vanka};
 use gpus::*;
@@ -112,6 +112,8 @@ fn main() {
         each!(minres::minres_copes_with_singular_systems),
         first!(minres::minres_takes_diagonal_splits),
         first!(minres::minres_chooses_a_definite_preconditioner),
+        device!(batch_gpu::batches_match_the_host),
+        first!(direct::all),
         device!(functions::functions_give_what_matrices_give),
         device!(functions::functions_replace_preconditioners),
         device!(functions::functions_that_fail_are_told),

@@ -101,6 +101,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(dlpack::copy, module)?)?;
     module.add_function(wrap_pyfunction!(function::order, module)?)?;
     module.add_class::<batch::Batch>()?;
+    module.add_class::<batch::DeviceBatch>()?;
     module.add_class::<function::Function>()?;
     module.add_class::<system::System>()?;
     module.add_class::<solver::Solver>()?;

@@ -12,6 +12,8 @@
 //! is at most that of a QR factorisation (George and Ng 1987), which may be several times the actual fill.
 //! Rows and columns with many entries form a border around the factors of the rest. The Krylov method around
 //! the factors corrects the rounding errors of a solve. An application reads L and U once, on the host.
+//!
+//! A device may have a library of direct factors, which [`on_device`] tests and applies.
 
 mod batch;
 mod border;
@@ -22,6 +24,7 @@ mod front;
 mod indefinite;
 mod lanes;
 mod multifrontal;
+pub(crate) mod on_device;
 mod order;
 mod pins;
 mod plan;
@@ -40,7 +43,7 @@ pub use batch::Batch;
 use direct::Made;
 pub(crate) use dissect::separator;
 use factors::{Columns, Factors, Work};
-use pins::pins;
+pub(crate) use pins::pins;
 pub use ranks::{RanksLu, RanksLuOptions};
 use std::cell::RefCell;
 
@@ -129,7 +132,11 @@ impl SparseLu {
                 "lu: a direct factorisation needs a square matrix that is entirely on one rank",
             ));
         }
-        let pinned = pins(terms, null)?;
+        Self::with_pinned(terms, pins(terms, null)?, room)
+    }
+
+    /// As [`with_null_vectors`](Self::with_null_vectors), with the pinned unknowns instead of null vectors.
+    pub(crate) fn with_pinned(terms: &Terms, pinned: Vec<usize>, room: Option<u64>) -> Result<Self> {
         let (assembly, matrix) = Assembly::new(terms, &pinned);
         let work = RefCell::new(Work::default());
         let (scratch, key) = (Default::default(), fresh_key());

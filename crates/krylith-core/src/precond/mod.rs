@@ -25,6 +25,7 @@ pub mod assemble;
 mod block_tiles;
 mod compose;
 mod correction;
+pub(crate) mod direct;
 mod equilibrated;
 mod ildu;
 pub(crate) mod incomplete;
@@ -83,7 +84,7 @@ pub use schwarz::{
 };
 pub(crate) use schwarz::{Rows as SchwarzRows, Sums, Turned};
 pub use spec::{
-    AmgSpec, AuxSpec, CprSpec, Decouple, IlduSpec, InnerMethod, InnerSpec, LuOver, LuSpec, PrecondSpec,
+    AmgSpec, AuxSpec, CprSpec, Decouple, IlduSpec, InnerMethod, InnerSpec, LuOn, LuOver, LuSpec, PrecondSpec,
     RasSpec, SchurSpec, SplitForm, SplitSpec, TileSpec, VankaSpec,
 };
 pub use split::SWEEPS as SPLIT_SWEEPS;

@@ -24,7 +24,7 @@ pub use amg::AmgSpec;
 pub(crate) use amg::kind_name;
 pub use decouple::Decouple;
 use known::KNOWN;
-pub use lu::{LuOver, LuSpec};
+pub use lu::{LuOn, LuOver, LuSpec};
 pub use ras::RasSpec;
 pub(crate) use ras::{factor_name, solve_name};
 pub use split::{AuxSpec, CprSpec, InnerMethod, InnerSpec, SchurSpec, SplitForm, SplitSpec};

@@ -135,7 +135,7 @@ fn by_name<S: SolverSpace>(
             multilevel::build(space, terms, local, (spec, smoothed), precision, a)
         }
         #[cfg(feature = "lu")]
-        PrecondSpec::Lu(spec) => lu::build(space, terms, local, *spec),
+        PrecondSpec::Lu(spec) => lu::build(space, terms, local, *spec, a),
         #[cfg(not(feature = "lu"))]
         PrecondSpec::Lu(_) => {
             Err(Error::Unsupported("lu: this build has no direct solver; build with the feature `lu`".into()))

@@ -67,7 +67,7 @@ use crate::interrupt::Limits;
 use crate::memory::{Numbers, NumbersMut};
 use crate::operator::{FunctionOperator, PointBlockSum, SharedRows, Terms};
 use crate::options::{DeviceSpec, Options};
-use crate::precond::assemble::Assemble;
+use crate::precond::direct::DirectFactors;
 use crate::precond::{
     BlockDiagonal, Coarsen, Factors, PatchProducts, SchwarzFactors, SubdomainFactors, TileFactors,
 };
@@ -117,7 +117,7 @@ pub trait SolverSpace:
     + Coarsen
     + Transfer
     + Gather
-    + Assemble
+    + DirectFactors
     + PatchProducts
     + SharedRows
     + Sized

@@ -6,6 +6,8 @@ pub mod air;
 pub mod arrangement;
 pub mod arrays;
 pub mod assemble;
+#[cfg(all(feature = "cuda", feature = "lu"))]
+pub mod batch_gpu;
 pub mod block_tiles;
 pub mod cbcg;
 pub mod coarse;
@@ -19,6 +21,8 @@ pub mod csr;
 #[cfg(feature = "cuda")]
 pub mod cut;
 pub mod dia;
+#[cfg(feature = "lu")]
+pub mod direct;
 pub mod distributed;
 pub mod factors_transposed;
 pub mod fields;

@@ -1,8 +1,14 @@
-//! Direct factors of matrices whose rows are distributed over threads.
+//! Direct factors of one rank, and of matrices whose rows are distributed over threads.
 
+use crate::conformance;
 use crate::ranks::direct;
 use krylith_core::comm::{Communicator, Team};
 use std::sync::Arc;
+
+#[test]
+fn one_rank_solves_by_every_form() {
+    conformance::direct::all("cpu");
+}
 
 #[test]
 fn ranks_solve_by_factors_on_the_first() {

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from krylith import _native
-from krylith._arrays import on_device
+from krylith._arrays import empty_like, is_complex, is_torch, lend, numbers_of, on_device, on_host
 from krylith._complex import conjugate, form_of, reals
 from krylith._errors import ConvergenceError, InvalidInput
 
@@ -76,20 +76,23 @@ def solve_batch(
     threads: int | None = None,
     out: Any = None,
 ) -> BatchSolution:
-    """Solve many small systems Aₖ xₖ = bₖ with one sparsity pattern by direct factors, on all threads of the host.
+    """Solve many small systems Aₖ xₖ = bₖ with one sparsity pattern by direct factors.
 
-    Each thread analyses the pattern once. Solutions are refined in double precision. A system that cannot be solved
-    does not end the call: see `errors` and `check` of the result.
+    On the host, all threads solve them, and each analyses the pattern once. If `values` and `B` are in the memory of a
+    GPU, cuDSS solves them there, and x stays there. Its pivots come only from within blocks, so systems that it does
+    not solve to the tolerance are solved on the host. Solutions are refined in double precision. A system that cannot
+    be solved does not end the call: see `errors` and `check` of the result.
 
     Parameters
     ----------
     A : sparse matrix or sequence of sparse matrices
         The pattern, if `values` are given, else the k matrices. SciPy matrices or sparse arrays of any format; blocks
-        of BSR are kept. With `values` the format must be CSR, CSC, COO or BSR without duplicates.
+        of BSR are kept. With `values` the format must be CSR, CSC, COO or BSR without duplicates. With `values` on a
+        GPU it is a CSR matrix of SciPy, CuPy or PyTorch with sorted columns.
     B : array of shape (k, n), or (n,) for one right-hand side of all systems
         The right-hand sides.
     values : array of shape (k, nnz), optional
-        The values of all matrices, in the order of `A.data`.
+        The values of all matrices, in the order of `A.data`. Those on a GPU are real.
     rtol : float
         The tolerance for ‖b − A x‖/‖b‖.
     transpose : bool, "N", "T" or "H"
@@ -109,8 +112,10 @@ def solve_batch(
     ((1000, 50), True)
     """
     start = time.perf_counter()
+    if values is not None and on_device(values) and on_device(B):
+        return _on_device(A, B, values, rtol, transpose, threads, out, start)
     if any(on_device(one) for one in (A, B, values)):
-        raise InvalidInput("solve_batch takes arrays on the host; for arrays in GPU memory, copy them with .get()")
+        raise InvalidInput("solve_batch takes `values` and B both on a GPU, or A, B and `values` all on the host")
     block, nodes, row_ptr, col, numbers = _systems(A, values)
     rhs = np.asarray(B)
     count, n = len(numbers), nodes * block
@@ -143,6 +148,65 @@ def solve_batch(
     if conjugated:
         conjugate(to)
     return BatchSolution(x, residuals, rtol, errors, time.perf_counter() - start)
+
+
+def _on_device(
+    A: Any, B: Any, values: Any, rtol: float, transpose: Any, threads: int | None, out: Any, start: float
+) -> BatchSolution:
+    """Solve a batch in the memory of a GPU, and on the host the systems that are not solved there."""
+    if is_complex(values) or is_complex(B):
+        raise InvalidInput("a batch of complex systems is solved on the host: copy `values` and B there")
+    row_ptr, col = _rows_of(A)
+    n, stored, count = len(row_ptr) - 1, len(col), len(values)
+    if tuple(values.shape) != (count, stored):
+        raise InvalidInput(f"`values` has shape {tuple(values.shape)}; the pattern has {stored} numbers, so it needs (k, "
+                           f"{stored})")  # fmt: skip
+    if tuple(B.shape) not in ((n,), (count, n)):
+        raise InvalidInput(f"B has shape {tuple(B.shape)}; {count} systems of {n} unknowns need ({count}, {n}) or ({n},)")
+    numbers, rhs = numbers_of(values), numbers_of(B)
+    if rhs.ndim == 1:
+        rhs = rhs.expand(count, n).contiguous() if is_torch(rhs) else rhs[None, :].repeat(count, axis=0)
+    x = empty_like(rhs) if out is None else out
+    if not on_device(x) or tuple(x.shape) != (count, n) or str(x.dtype).rpartition(".")[2] != "float64":
+        raise InvalidInput(f"`out` must be a contiguous array of float64 with shape ({count}, {n}) on the GPU")
+    transposed = form_of(transpose).of_reals(np.dtype("float64"))[0]
+    ordinal = lend(numbers.reshape(-1))[2]
+    batch = _native.DeviceBatch(ordinal, row_ptr, col)
+    flat = (lend(one.reshape(-1)) for one in (numbers, rhs, x))
+    residuals, errors = np.array(batch.solve(*flat, float(rtol), transposed)), {}
+    bad = [int(k) for k in np.flatnonzero(~(residuals <= rtol))]
+    if bad:
+        again, own = _native.Batch(1, n, row_ptr, col, threads), np.empty((len(bad), n))
+        left = [on_host(one[bad]).reshape(-1) for one in (numbers, rhs)]
+        residuals[bad], failed = again.solve(*left, own.reshape(-1), float(rtol), transposed)
+        errors = {bad[k]: why.replace(f"system {k}:", f"system {bad[k]}:") for k, why in failed}
+        for k, solution in zip(bad, own):
+            if is_torch(x):
+                import torch
+
+                x[k] = torch.from_numpy(solution).to(x.device)
+            else:
+                x[k].set(solution)
+    return BatchSolution(x, residuals, rtol, errors, time.perf_counter() - start)
+
+
+def _rows_of(A: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the offsets and columns of a pattern in CSR, on the host."""
+    if is_torch(A):
+        arrays = (A.crow_indices(), A.col_indices())
+        shape = tuple(A.shape)
+    elif getattr(A, "format", None) == "csr":
+        arrays, shape = (A.indptr, A.indices), A.shape
+    else:
+        raise InvalidInput("with `values` on a GPU, A must be a CSR matrix of SciPy, CuPy or PyTorch")
+    if shape[0] != shape[1]:
+        raise InvalidInput(f"a batch needs square matrices; these have shape {shape}")
+    row_ptr, col = (np.ascontiguousarray(on_host(one), np.int64) for one in arrays)
+    inside = np.ones(max(len(col) - 1, 0), bool)
+    inside[[p - 1 for p in row_ptr[1:-1] if 0 < p < len(col)]] = False
+    if np.any(inside & (np.diff(col) <= 0)):
+        raise InvalidInput("with `values` on a GPU, the columns of each row must be sorted, without duplicates")
+    return row_ptr, col
 
 
 def _systems(A: Any, values: Any) -> tuple[int, int, Any, Any, Any]:

@@ -1,12 +1,12 @@
-"""Where NVRTC is, if it was installed from PyPI: `pip install krylith[cuda12]` or `krylith[cuda13]`."""
+"""Where NVRTC and cuDSS are, if they were installed from PyPI: `pip install krylith[cuda13]`, `krylith[cudss]`."""
 
 from importlib.util import find_spec
 from pathlib import Path
 
 from krylith import _native
 
-#: Folders of the wheels nvidia-cuda-nvrtc and nvidia-cuda-nvrtc-cu12, below the package `nvidia`.
-_FOLDERS = ("cu13/lib", "cuda_nvrtc/lib")
+#: Folders below the package `nvidia`: of nvidia-cuda-nvrtc, nvidia-cudss-cu13, and the wheels for CUDA 12.
+_FOLDERS = ("cu13/lib", "cu12/lib", "cuda_nvrtc/lib")
 
 
 def _installed() -> list[Path]:

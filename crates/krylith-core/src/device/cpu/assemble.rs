@@ -4,6 +4,7 @@ use super::Cpu;
 use crate::Result;
 use crate::matrix::{Bsr, Csr};
 use crate::precond::assemble::{Assemble, Numbered, Positions};
+use crate::precond::direct::DirectFactors;
 
 impl Assemble for Cpu {
     type Cut = Positions;
@@ -17,3 +18,6 @@ impl Assemble for Cpu {
         Ok(())
     }
 }
+
+/// Krylith's own factors are those of the host.
+impl DirectFactors for Cpu {}

@@ -195,8 +195,14 @@ fn set_values(to: &mut Csr, arrays: Resident) {
 }
 
 impl Cuda {
-    fn scalar(&self, a: &Csr) -> Result<Arc<Resident>> {
+    /// Returns a scalar matrix in the memory of this GPU: in place, or uploaded.
+    pub(super) fn scalar(&self, a: &Csr) -> Result<Arc<Resident>> {
         self.resident(&Bsr::from_csr(a, 1)?)
+    }
+
+    /// Returns a scalar matrix that is already in the memory of this GPU.
+    pub(super) fn at_hand_scalar(&self, a: &Csr) -> Result<Option<Arc<Resident>>> {
+        Ok(self.at_hand(&Bsr::from_csr(a, 1)?))
     }
 
     /// Writes the entries of a cut to arrays, or counts them.

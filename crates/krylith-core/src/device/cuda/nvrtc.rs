@@ -234,8 +234,8 @@ pub(super) fn missing(message: impl Into<String>) -> Error {
     }
 }
 
-/// Returns the folders that may hold NVRTC of a major version.
-fn folders(major: i32) -> Vec<PathBuf> {
+/// Returns the folders that may hold NVRTC of a major version, and other libraries of CUDA.
+pub(super) fn folders(major: i32) -> Vec<PathBuf> {
     let mut all = FOLDERS.lock().unwrap_or_else(|e| e.into_inner()).clone();
     let variables = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
     let toolkits =
@@ -255,14 +255,16 @@ fn beside(path: &Path) -> Vec<PathBuf> {
     files.filter(is_wanted).collect()
 }
 
-fn load(path: &Path) -> std::result::Result<*mut c_void, String> {
+/// Loads a library, of which nobody else needs the symbols.
+pub(super) fn load(path: &Path) -> std::result::Result<*mut c_void, String> {
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|e| e.to_string())?;
     // SAFETY: loading a library runs its initialisers; NVRTC's have no precondition.
     let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if library.is_null() { Err(last_error()) } else { Ok(library) }
 }
 
-fn last_error() -> String {
+/// Returns the loader's message about the last failure.
+pub(super) fn last_error() -> String {
     // SAFETY: dlerror gives a string or null.
     let text = unsafe { libc::dlerror() };
     if text.is_null() {

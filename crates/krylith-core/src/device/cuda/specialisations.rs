@@ -6,7 +6,8 @@
 use super::compiler::Kernel;
 use super::launch::{File, Set};
 use super::{
-    assemble, block, block_tiles, csr, csr_halo, cut, dia, diagonal, driver, exchange, factors, multilevel,
+    assemble, block, block_tiles, csr, csr_halo, cudss, cut, dia, diagonal, driver, exchange, factors,
+    multilevel,
 };
 use super::{
     held, interleaved, part, passes, product, replicated, resident, scan, schwarz, structure, tiling, vanka,
@@ -63,6 +64,7 @@ const FILES: &[&File] = &[
     &passes::RANDOM,
     &product::KRON_PRODUCT,
     &replicated::REPLICATED,
+    &cudss::BATCH,
     &resident::ARRAYS,
     &resident::ROW_SCALED,
     &scan::SCAN,

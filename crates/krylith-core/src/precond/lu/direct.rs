@@ -166,7 +166,7 @@ impl Columns {
     }
 
     /// Returns the matrix by rows.
-    fn by_rows(&self) -> (Vec<usize>, Vec<u32>, Vec<f64>) {
+    pub(super) fn by_rows(&self) -> (Vec<usize>, Vec<u32>, Vec<f64>) {
         let n = self.order();
         let mut ptr = vec![0usize; n + 1];
         self.rows.iter().for_each(|&i| ptr[i + 1] += 1);

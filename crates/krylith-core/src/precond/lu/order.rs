@@ -8,6 +8,8 @@ use super::factors::Columns as Matrix;
 use super::tree::{Columns, Tree};
 use crate::Result;
 use crate::interrupt::Limits;
+use crate::precond::direct::Dissection;
+use rayon::prelude::*;
 
 /// Graphs of more vertices than this are not ordered by minimum degree.
 const MANY: usize = 50_000;
@@ -17,6 +19,9 @@ const FEW: usize = 300;
 /// Operations by minimum degree below which nothing is dissected, because that takes longer than it saves.
 const CHEAP: f64 = 2e8;
 
+/// Rows of a task.
+const SHARE: usize = 4096;
+
 /// The pattern of A + Aᵀ with its diagonal; rows ascend.
 pub(super) struct Pattern {
     ptr: Vec<usize>,
@@ -24,6 +29,20 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
+    /// Builds the pattern of A + Aᵀ with its diagonal from ascending rows of A.
+    pub fn of_rows(row_ptr: &[usize], col: &[u32]) -> Self {
+        let n = row_ptr.len() - 1;
+        let row = |i: usize| &col[row_ptr[i]..row_ptr[i + 1]];
+        let has = |i: usize, j: usize| row(i).binary_search(&(j as u32)).is_ok();
+        let mirrored = |i: usize| has(i, i) && row(i).iter().all(|&j| has(j as usize, i));
+        if (0..n).into_par_iter().with_min_len(SHARE).all(mirrored) {
+            return Self { ptr: row_ptr.to_vec(), col: col.to_vec() };
+        }
+        // The columns of a matrix, as here its rows, give the same pattern.
+        let rows = col.iter().map(|&j| j as usize).collect();
+        Self::new(&Matrix { col_ptr: row_ptr.to_vec(), rows, values: Vec::new() }, None)
+    }
+
     /// Builds the pattern of a matrix whose row i stands at position `row_place[i]`, or of the matrix as it
     /// is if there is no such list.
     pub fn new(a: &Matrix, row_place: Option<&[u32]>) -> Self {
@@ -81,8 +100,8 @@ impl Pattern {
         const NONE: u32 = u32::MAX;
         let n = self.len();
         let mix = |i: u32| u64::from(i).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
-        let hash: Vec<u64> =
-            (0..n as u32).map(|i| self.row(i).iter().fold(0u64, |h, &j| h.wrapping_add(mix(j)))).collect();
+        let hash = |i: u32| self.row(i).iter().fold(0u64, |h, &j| h.wrapping_add(mix(j)));
+        let hash: Vec<u64> = (0..n as u32).into_par_iter().with_min_len(SHARE).map(hash).collect();
         let mut leader = vec![NONE; n];
         for i in 0..n as u32 {
             if leader[i as usize] != NONE {
@@ -119,6 +138,34 @@ impl Pattern {
             }
         }
         (vertex, count as usize)
+    }
+
+    /// Returns the graph of vertices that are one unknown each.
+    fn graph_of_unknowns(&self) -> Graph {
+        let n = self.len();
+        let share = |first: usize| {
+            let own = first..(first + SHARE).min(n);
+            let rows = own.map(|i| self.row(i as u32).iter().copied().filter(move |&j| j as usize != i));
+            let mut lengths = Vec::with_capacity(SHARE);
+            let mut adj = Vec::new();
+            for row in rows {
+                let begin = adj.len();
+                adj.extend(row);
+                lengths.push((adj.len() - begin) as u32);
+            }
+            (lengths, adj)
+        };
+        let shares: Vec<_> = (0..n).into_par_iter().step_by(SHARE).map(share).collect();
+        let mut graph = Graph { ptr: Vec::with_capacity(n + 1), size: vec![1; n], ..Default::default() };
+        graph.adj.reserve_exact(shares.iter().map(|(_, adj)| adj.len()).sum());
+        graph.ptr.push(0);
+        for (lengths, adj) in shares {
+            for length in lengths {
+                graph.ptr.push(graph.ptr.last().map_or(0, |p| p + length));
+            }
+            graph.adj.extend(adj);
+        }
+        graph
     }
 
     /// Returns the graph of the vertices.
@@ -167,4 +214,36 @@ pub(super) fn tree(pattern: &Pattern, pairs: &[[u32; 2]], limits: Option<&Limits
         }
     };
     Ok(columns.tree(pattern))
+}
+
+/// Dissects the graph of nodes with `block` unknowns each, and returns the order of the unknowns and the
+/// sizes of `levels` levels of parts.
+///
+/// # Errors
+/// Out of memory; the limits of the caller's work are reached.
+pub(super) fn dissection(
+    pattern: &Pattern,
+    block: usize,
+    levels: usize,
+    limits: Option<&Limits>,
+) -> Result<Dissection> {
+    let (vertex, count) = pattern.vertices(&[]);
+    let alone = count == pattern.len();
+    let mut members = vec![Vec::new(); if alone { 0 } else { count }];
+    let mut graph = match alone {
+        true => pattern.graph_of_unknowns(),
+        false => {
+            vertex.iter().enumerate().for_each(|(i, &v)| members[v as usize].push(i as u32));
+            pattern.graph(&vertex, &members)
+        }
+    };
+    graph.size.iter_mut().for_each(|size| *size *= block as u32);
+    let (mut order, parts) = dissect::order_with_parts(graph, levels, limits)?;
+    if !alone {
+        order = order.iter().flat_map(|&v| members[v as usize].iter().copied()).collect();
+    }
+    if block > 1 {
+        order = order.iter().flat_map(|&i| (0..block as u32).map(move |c| i * block as u32 + c)).collect();
+    }
+    Ok(Dissection { order, parts, levels })
 }

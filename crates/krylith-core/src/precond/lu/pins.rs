@@ -19,7 +19,7 @@ pub(super) const LARGE: f64 = 0.5;
 ///
 /// # Errors
 /// Vectors of a wrong length, or linearly dependent ones.
-pub(super) fn pins(terms: &Terms, null: &[Vec<f64>]) -> Result<Vec<usize>> {
+pub(crate) fn pins(terms: &Terms, null: &[Vec<f64>]) -> Result<Vec<usize>> {
     if null.is_empty() {
         return Ok(Vec::new());
     }

@@ -1,4 +1,4 @@
-//! The text form of direct factors: `lu`, or for example `lu:most=1000000,over=one`.
+//! The text form of direct factors: `lu`, or for example `lu:most=1000000,on=host`.
 
 use super::whole_number;
 use crate::names::unknown;
@@ -10,9 +10,10 @@ use std::fmt;
 /// # Examples
 /// ```
 /// use krylith::precond::PrecondSpec;
-/// use krylith_core::precond::{LuOver, LuSpec};
+/// use krylith_core::precond::{LuOn, LuOver, LuSpec};
 /// let spec: PrecondSpec = "lu:most=1000000,over=one".parse()?;
-/// assert_eq!(spec, PrecondSpec::Lu(LuSpec { most: Some(1_000_000), over: LuOver::One }));
+/// let (most, over, on) = (Some(1_000_000), LuOver::One, LuOn::Auto);
+/// assert_eq!(spec, PrecondSpec::Lu(LuSpec { most, over, on }));
 /// assert_eq!(spec.to_string(), "lu:most=1000000,over=one");
 /// # Ok::<(), krylith::Error>(())
 /// ```
@@ -22,6 +23,8 @@ pub struct LuSpec {
     pub most: Option<usize>,
     /// The ranks that compute the factors of a distributed matrix.
     pub over: LuOver,
+    /// The processor that computes and applies the factors.
+    pub on: LuOn,
 }
 
 /// The ranks that compute the factors of a distributed matrix.
@@ -42,8 +45,27 @@ pub enum LuOver {
     One,
 }
 
-/// The names of [`LuOver`].
+/// The processor that computes and applies direct factors.
+///
+/// # Examples
+/// ```
+/// use krylith_core::precond::LuOn;
+/// assert_eq!(LuOn::default(), LuOn::Auto);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LuOn {
+    /// A GPU by cuDSS if the solve runs there, cuDSS is found and its factors hold, else the host.
+    #[default]
+    Auto,
+    /// The GPU, by cuDSS.
+    Device,
+    /// The host, by Krylith's own factors.
+    Host,
+}
+
+/// The names of [`LuOver`] and [`LuOn`].
 const OVER: [(&str, LuOver); 3] = [("auto", LuOver::Auto), ("mumps", LuOver::Mumps), ("one", LuOver::One)];
+const ON: [(&str, LuOn); 3] = [("auto", LuOn::Auto), ("device", LuOn::Device), ("host", LuOn::Host)];
 
 impl LuSpec {
     pub(super) fn parse<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self> {
@@ -51,16 +73,12 @@ impl LuSpec {
         for (key, value) in parameters {
             match key {
                 "most" => spec.most = Some(whole_number(value, 1, usize::MAX)?),
-                "over" => {
-                    spec.over = match OVER.iter().find(|(name, _)| *name == value) {
-                        Some((_, over)) => *over,
-                        None => return unknown("value of lu:over", value, &OVER.map(|(name, _)| name)),
-                    }
-                }
+                "over" => spec.over = named("value of lu:over", value, &OVER)?,
+                "on" => spec.on = named("value of lu:on", value, &ON)?,
                 _ => {
-                    let hint = crate::names::did_you_mean("key", key, &["most", "over"]);
+                    let hint = crate::names::did_you_mean("key", key, &["most", "over", "on"]);
                     return Err(Error::invalid(format!(
-                        "unknown key of lu `{key}`; the known ones are most, over{hint}"
+                        "unknown key of lu `{key}`; the known ones are most, over, on{hint}"
                     )));
                 }
             }
@@ -70,7 +88,9 @@ impl LuSpec {
 
     /// Returns the same factors, the same in every run.
     pub(super) fn in_fixed_order(self) -> Self {
-        Self { over: if self.over == LuOver::Auto { LuOver::One } else { self.over }, ..self }
+        let over = if self.over == LuOver::Auto { LuOver::One } else { self.over };
+        let on = if self.on == LuOn::Auto { LuOn::Host } else { self.on };
+        Self { over, on, ..self }
     }
 
     pub(super) fn spelt(self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -80,9 +100,21 @@ impl LuSpec {
             write!(f, "{mark}most={most}")?;
             mark = ',';
         }
-        match OVER.iter().find(|(_, over)| *over == self.over) {
-            Some((name, over)) if *over != LuOver::Auto => write!(f, "{mark}over={name}"),
-            _ => Ok(()),
+        let over = OVER.iter().find(|(_, over)| *over == self.over && *over != LuOver::Auto);
+        let on = ON.iter().find(|(_, on)| *on == self.on && *on != LuOn::Auto);
+        let named = over.map(|(name, _)| ("over", name)).into_iter().chain(on.map(|(name, _)| ("on", name)));
+        for (key, name) in named {
+            write!(f, "{mark}{key}={name}")?;
+            mark = ',';
         }
+        Ok(())
+    }
+}
+
+/// Returns the value of a name.
+fn named<T: Copy>(what: &str, name: &str, all: &[(&str, T); 3]) -> Result<T> {
+    match all.iter().find(|(known, _)| *known == name) {
+        Some((_, value)) => Ok(*value),
+        None => unknown(what, name, &all.each_ref().map(|(known, _)| *known)),
     }
 }

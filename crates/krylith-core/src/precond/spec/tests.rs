@@ -32,6 +32,8 @@ fn names_are_known_or_refused_with_a_list() {
         "lu:most=100",
         "lu:over=one",
         "lu:most=100,over=mumps",
+        "lu:on=device",
+        "lu:most=100,over=one,on=host",
         "stage:fill=1",
         "jacobi then ildu+stage then jacobi",
         "symmetric(ildu:rows=100 then coarse)",

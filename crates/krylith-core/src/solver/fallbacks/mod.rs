@@ -29,7 +29,7 @@ use crate::solver::watch::Budget;
 use crate::space::{History, Outcome, Precision, Reason};
 use crate::text::plural;
 use crate::{Error, Result};
-use rules::{GRADIENT, METHODS, RULES, System};
+use rules::{GPU_DIRECT, GRADIENT, METHODS, RULES, System};
 
 /// The preconditioner that replaces subdomains if [`tiles_fit`].
 const TILES: &str = "block-jacobi";
@@ -305,11 +305,14 @@ pub(crate) fn attempts(
         }
         PrecondSpec::Auto => {
             let system = System::new(local, seen);
-            let rules = RULES.iter().filter(|rule| (rule.when)(&system));
+            // Factors of a GPU may differ from run to run.
+            let fixed = options.deterministic == Some(true);
+            let rules =
+                RULES.iter().filter(|rule| !(fixed && rule.precond == GPU_DIRECT) && (rule.when)(&system));
             tries.extend(rules.map(|rule| {
                 let named: PrecondSpec = rule.precond.parse().expect("the table is spelt right");
-                let fixed = matches!(named, PrecondSpec::Lu(_)) && options.deterministic == Some(true);
-                let named = if fixed { named.in_fixed_order() } else { named };
+                let named =
+                    if fixed && matches!(named, PrecondSpec::Lu(_)) { named.in_fixed_order() } else { named };
                 let precond = room.fitted(named, rule.method);
                 (precond, rule.method, rule.restart, (rule.budget)(&system))
             }));

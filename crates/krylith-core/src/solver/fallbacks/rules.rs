@@ -61,6 +61,10 @@ pub(super) const DIRECT: &str = "lu:most=300000000";
 /// entries, as for a random graph of 22,500 nodes, they take two minutes.
 pub(super) const FEW_DIRECT: &str = "lu:most=40000000";
 
+/// Direct factors on a GPU, which take seconds. Without cuDSS this attempt fails at once, and the host has
+/// its turn.
+pub(super) const GPU_DIRECT: &str = "lu:most=1000000000,on=device";
+
 /// Direct factors as the last resort, with a limit that keeps the factorisation to some minutes.
 const LAST_DIRECT: &str = "lu:most=500000000";
 
@@ -104,7 +108,7 @@ const IN_PLACE: &str = "ras:deterministic";
 /// test collection, while GMRES(30) stagnates on two. Direct factors use BiCGSTAB too, because it applies
 /// them once where GMRES applies them twice. In later attempts more fill helps most, and long restarts are
 /// the most robust.
-pub(super) const RULES: [Rule; 42] = [
+pub(super) const RULES: [Rule; 44] = [
     rule(|s| s.curls && s.gradient[0], NODAL[0], Cg, 30, cycles),
     rule(|s| s.curls && !s.gradient[0] && s.gradient[1], NODAL[1], Cg, 30, cycles),
     rule(|s| s.symmetric && s.is_dominant(), "jacobi", Cg, 30, |_| Budget::until(NEEDED[0])),
@@ -133,6 +137,7 @@ pub(super) const RULES: [Rule; 42] = [
     rule(|s| s.symmetric && !s.is_cheap_first(), "ildu", Cg, 30, |s| s.until_next(Cg)),
     rule(|s| s.symmetric && s.is_direct_second(), DIRECT, Bicgstab, 30, usual),
     rule(|s| s.symmetric && s.is_coarsened() && !s.is_large(), "amg", Cg, 30, cycles),
+    rule(|s| s.symmetric && s.is_direct_on_gpu(), GPU_DIRECT, Bicgstab, 30, usual),
     rule(|s| s.symmetric && s.is_direct_late() && !s.is_slow(), DIRECT, Bicgstab, 30, usual),
     rule(|s| s.symmetric && s.is_direct_late() && s.is_slow(), FEW_DIRECT, Bicgstab, 30, usual),
     rule(|s| s.symmetric, "ildu", Cg, 30, usual),
@@ -146,6 +151,7 @@ pub(super) const RULES: [Rule; 42] = [
     rule(|s| !s.symmetric && s.is_direct_second(), DIRECT, Bicgstab, 30, usual),
     rule(|s| !s.symmetric && s.is_quick(), "jacobi", Gmres, 30, usual), // strong convection: BiCGSTAB fails
     rule(System::is_coarsened, "amg", Bicgstab, 30, cycles), // symmetric, but CG failed: indefinite
+    rule(|s| !s.symmetric && s.is_direct_on_gpu(), GPU_DIRECT, Bicgstab, 30, usual),
     rule(|s| !s.symmetric && s.is_direct_late() && !s.is_slow(), DIRECT, Bicgstab, 30, usual),
     rule(|s| !s.symmetric && s.is_direct_late() && s.is_slow(), FEW_DIRECT, Bicgstab, 30, usual),
     rule(System::is_whole, WHOLE_ILDU, Bicgstab, 30, usual),
@@ -232,6 +238,9 @@ const FAR: usize = 190;
 /// Largest numbers of unknowns for direct factors. Up to the first number they may be the second attempt,
 /// whatever their estimated time is. Above the second number they are not tried.
 const MOST_DIRECT: [usize; 2] = [1 << 14, 1 << 18];
+/// Smallest and largest numbers of unknowns for direct factors on a GPU. Grids of the second size take 1.2 to
+/// 2.4 s on an H200 (bench/runs/2026-11-29-h200-cudss).
+const ON_GPU: [usize; 2] = [1 << 13, 1 << 20];
 /// Largest estimated seconds of direct factors without a small limit on their numbers.
 const LATE: f64 = 100.0;
 /// Number of iterations that the first attempt is assumed to need. The second number is for matched rows and
@@ -343,6 +352,12 @@ impl System {
 
     fn has_direct(&self) -> bool {
         cfg!(feature = "lu") && self.alone && self.unknowns <= MOST_DIRECT[1]
+    }
+
+    /// Returns true if direct factors may run on a GPU. Fewer unknowns take those of the host.
+    fn is_direct_on_gpu(&self) -> bool {
+        let fits = (ON_GPU[0]..=ON_GPU[1]).contains(&self.unknowns);
+        cfg!(feature = "lu") && self.on_gpu && self.alone && fits && !self.is_direct_second()
     }
 
     fn is_direct_first(&self) -> bool {

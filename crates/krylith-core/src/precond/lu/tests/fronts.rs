@@ -346,3 +346,51 @@ fn separators_separate_and_orders_are_permutations() {
         assert!(order.into_iter().eq(0..n as u32), "{what}");
     }
 }
+
+/// The parts of a dissection follow one another in the order, and no two sides of a separator are neighbours.
+#[test]
+fn parts_of_a_dissection_are_separated() {
+    let n = 20usize * 20 * 20;
+    let mut graph = Graph { ptr: vec![0], size: vec![2; n], ..Default::default() };
+    let mut rows = vec![Vec::new(); n];
+    grid(20).iter().filter(|e| e.0 != e.1).for_each(|e| rows[e.0].push(e.1 as u32));
+    for row in rows {
+        graph.adj.extend(row);
+        graph.ptr.push(graph.adj.len() as u32);
+    }
+    for levels in [1, 2, 5, 12] {
+        let (order, parts) = dissect::order_with_parts(graph.clone(), levels, None).unwrap();
+        assert_eq!(parts.len(), (1 << levels) - 1);
+        assert_eq!(parts.iter().sum::<u32>() as usize, 2 * n, "{levels}");
+        let mut seen = order.clone();
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(0..n as u32), "{levels}");
+        let (mut part_of, mut next) = (vec![0; n], 0);
+        for (part, &size) in parts.iter().enumerate() {
+            order[next..][..size as usize / 2].iter().for_each(|&v| part_of[v as usize] = part);
+            next += size as usize / 2;
+        }
+        assert_eq!(next, n);
+        for v in 0..n as u32 {
+            for &u in graph.neighbours(v) {
+                let (a, b) = (part_of[v as usize], part_of[u as usize]);
+                assert!(above(levels, a, b) || above(levels, b, a), "{levels}: parts {a} and {b}");
+            }
+        }
+    }
+}
+
+/// Returns true if part `a` is part `b` or a separator above it.
+fn above(levels: usize, a: usize, b: usize) -> bool {
+    let total = (1usize << levels) - 1;
+    // Position in a heap: the root is 1, and 2k and 2k + 1 are the sides of k.
+    let heap = |part: usize| {
+        let depth = (0..levels).find(|depth| part >= total - (2 << depth) + 1).unwrap();
+        (1 << depth) + part - (total - (2 << depth) + 1)
+    };
+    let (a, mut b) = (heap(a), heap(b));
+    while b > a {
+        b /= 2;
+    }
+    a == b
+}
