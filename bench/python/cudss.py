@@ -1,8 +1,9 @@
 """Direct factors on a GPU: Krylith's `lu` beside cuDSS called directly, in one process.
 
-    KRYLITH_CUDSS=…/libcudss.so.1 python3 bench/python/cudss.py OUT.json [--small] [FOLDER …]
+    KRYLITH_CUDSS=…/libcudss.so.1 python3 bench/python/cudss.py OUT.json [--small | --only] [MATRIX …]
 
-A FOLDER is one that `krylith problem SPEC --out FOLDER` wrote. Needs CuPy, SciPy and cuDSS 0.8 or later. The
+A MATRIX is a folder that `krylith problem SPEC --out FOLDER` wrote, or a file of scipy.sparse.save_npz. With --only no
+generated grids are run. Needs CuPy, SciPy and cuDSS 0.8 or later. The
 direct calls get the type of the matrix (positive definite, symmetric or general), the library's defaults, and its
 library of threads if it lies beside it. Seconds are wall clock, with the GPU idle before and after. The matrix is on
 the GPU for both. Times: the analysis, the first factors, the best of three factorisations of new values, the best of
@@ -111,7 +112,8 @@ def direct(a, kind, b):
 
 def ours(a, b):
     """Times, iterations and residual of Krylith."""
-    first, solver = timed(lambda: krylith.Solver(a, device="cuda", precond="lu", rtol=1e-10))
+    precond = "lu:on=device" if a.shape[0] < 8192 else "lu"  # where the host is the default
+    first, solver = timed(lambda: krylith.Solver(a, device="cuda", precond=precond, rtol=1e-10))
     solved, solution = timed(lambda: solver.solve(b))
     row = {"first": first, "first_solve": solved, "outcome": solution.outcome, "iterations": solution.iterations}
     row["precond"] = solution.precond
@@ -123,6 +125,8 @@ def ours(a, b):
 
 
 def stored(folder):
+    if folder.endswith(".npz"):
+        return sp.csr_matrix(sp.load_npz(folder))
     matrix = next(p for p in sorted(pathlib.Path(folder).glob("*.mtx")) if not p.name.startswith(("b", "x")))
     return sp.csr_matrix(scipy.io.mmread(matrix))
 
@@ -133,7 +137,11 @@ def kind_of(a):
     return "sym" if a.diagonal().min() <= 0 else "spd"
 
 
-def systems(small, folders):
+def systems(small, only, folders):
+    for folder in folders:
+        yield pathlib.Path(folder).name, lambda folder=folder: stored(folder)
+    if only:
+        return
     edge = 24 if small else 64
     yield f"laplace {edge}^3", lambda: laplace(edge, edge, edge)
     yield f"convection {edge}^3", lambda: convection(edge)
@@ -144,17 +152,15 @@ def systems(small, folders):
     if not small:
         yield "laplace 1000^2", lambda: laplace(1000, 1000)
         yield "laplace 100^3", lambda: laplace(100, 100, 100)
-    for folder in folders:
-        yield pathlib.Path(folder).name, lambda folder=folder: stored(folder)
 
 
 def main():
-    arguments = [a for a in sys.argv[1:] if a != "--small"]
+    arguments = [a for a in sys.argv[1:] if not a.startswith("--")]
     out, rows = pathlib.Path(arguments[0]), []
     warm = csr_matrix(laplace(30, 30).tocsr())
     direct(warm, "spd", cp.ones(900))
     ours(warm, cp.ones(900))
-    for name, make in systems("--small" in sys.argv, arguments[1:]):
+    for name, make in systems("--small" in sys.argv, "--only" in sys.argv, arguments[1:]):
         host = sp.csr_matrix(make())
         host.eliminate_zeros()
         host.sort_indices()

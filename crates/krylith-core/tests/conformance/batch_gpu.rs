@@ -32,7 +32,7 @@ pub fn batches_match_the_host(device: &Arc<Device>) {
             let own = values.iter_mut().zip(&diagonal).filter(|(_, is)| **is).map(|(v, _)| v);
             match k % 10 {
                 2 if n > 1 => own.for_each(|v| *v = 0.0),
-                _ => own.for_each(|v| *v = 4.0 + *v),
+                _ => own.for_each(|v| *v += 4.0),
             }
         }
         let singular = if count > 5 { Some(5) } else { None };

@@ -184,11 +184,7 @@ impl Levels {
         let widest = self.parts.iter().map(|part| part.width).max().unwrap_or(1) as f64;
         let factor = match kind {
             Some(Coupled::CurlCurl) => EDGES,
-            #[cfg(feature = "lu")]
-            Some(Coupled::Porous) => {
-                let (row_ptr, col) = pattern(terms);
-                (FACES * crate::precond::lu::separator(&row_ptr, &col) as f64 / widest).min(1.0)
-            }
+            Some(Coupled::Porous) => (FACES * separator(terms) as f64 / widest).min(1.0),
             _ => return,
         };
         self.parts.iter_mut().for_each(|part| part.width = (factor * part.width as f64).ceil() as usize);
@@ -218,6 +214,19 @@ impl Levels {
         let dissect = if nodes > DISSECTED[0] || cubes > DISSECTED[1] { DISSECT } else { 0.0 };
         factors + FACTOR[2] * nodes * order + FACTOR[3] * entries + dissect * nodes
     }
+}
+
+/// Returns the size of a separator of the graph of A + Aᵀ by bisection.
+#[cfg(feature = "lu")]
+fn separator(terms: &Terms) -> usize {
+    let (row_ptr, col) = pattern(terms);
+    crate::precond::lu::separator(&row_ptr, &col)
+}
+
+/// Without direct factors nothing is estimated.
+#[cfg(not(feature = "lu"))]
+fn separator(_: &Terms) -> usize {
+    usize::MAX
 }
 
 /// The columns of each row, the rows of each column unless the pattern is symmetric, and the last pass and
