@@ -172,13 +172,14 @@ def _on_device(
     transposed = form_of(transpose).of_reals(np.dtype("float64"))[0]
     ordinal = lend(numbers.reshape(-1))[2]
     batch = _native.DeviceBatch(ordinal, row_ptr, col)
-    flat = (lend(one.reshape(-1)) for one in (numbers, rhs, x))
-    residuals, errors = np.array(batch.solve(*flat, float(rtol), transposed)), {}
+    lent = [lend(one.reshape(-1)) for one in (numbers, rhs, x)]
+    residuals = np.array(batch.solve(lent[0], lent[1], lent[2], float(rtol), transposed))
+    errors: dict[int, str] = {}
     bad = [int(k) for k in np.flatnonzero(~(residuals <= rtol))]
     if bad:
         again, own = _native.Batch(1, n, row_ptr, col, threads), np.empty((len(bad), n))
-        left = [on_host(one[bad]).reshape(-1) for one in (numbers, rhs)]
-        residuals[bad], failed = again.solve(*left, own.reshape(-1), float(rtol), transposed)
+        left, right = (on_host(one[bad]).reshape(-1) for one in (numbers, rhs))
+        residuals[bad], failed = again.solve(left, right, own.reshape(-1), float(rtol), transposed)
         errors = {bad[k]: why.replace(f"system {k}:", f"system {bad[k]}:") for k, why in failed}
         for k, solution in zip(bad, own):
             if is_torch(x):

@@ -36,7 +36,7 @@ const SAMPLE: usize = 16;
 ///
 /// # Examples
 /// ```no_run
-/// use krylith::device::cuda::FromDevice;
+/// use krylith::device::FromDevice;
 /// use krylith::{Result, matrix::Csr};
 /// use krylith_core::device::cuda::CudaBatch;
 /// use krylith_core::memory::{Numbers, NumbersMut};

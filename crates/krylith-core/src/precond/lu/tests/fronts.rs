@@ -385,8 +385,8 @@ fn above(levels: usize, a: usize, b: usize) -> bool {
     let total = (1usize << levels) - 1;
     // Position in a heap: the root is 1, and 2k and 2k + 1 are the sides of k.
     let heap = |part: usize| {
-        let depth = (0..levels).find(|depth| part > total - (2 << depth)).unwrap();
-        (1 << depth) + part - (total - (2 << depth) + 1)
+        let depth = (0..levels).find(|depth| part + (2 << depth) > total).unwrap();
+        (1 << depth) + part - (total + 1 - (2 << depth))
     };
     let (a, mut b) = (heap(a), heap(b));
     while b > a {
