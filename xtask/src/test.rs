@@ -64,7 +64,7 @@ const STEPS: [Step; 15] = [
         python::step(&["--profile", "dev", "--features", OF_ALL], &run.launchers, missing)
     }),
     // With the wheel of the step before.
-    step(Ci, "PETSc", 60, |_| clients::step(missing)),
+    step(Ci, "PETSc", 150, |_| clients::step(missing)),
     step(Ci, "C library", 110, |run| c::step(&run.launchers, missing)),
     step(Ci, "kernels through NVRTC", 450, |_| kernels()),
     step(Desk, "kernels on a GPU", 5, |_| match Path::new("/proc/driver/nvidia/version").exists() {
