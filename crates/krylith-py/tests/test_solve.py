@@ -285,10 +285,10 @@ def test_the_command_is_in_the_wheel():
 def test_the_compiler_of_wheels_is_found(tmp_path, monkeypatch):
     from krylith import _compiler
 
-    for folder in ("cu13/lib", "cuda_nvrtc/lib"):
+    for folder in ("cu13/lib", "cu12/lib", "cuda_nvrtc/lib"):
         (tmp_path / "nvidia" / folder).mkdir(parents=True)
     monkeypatch.delitem(sys.modules, "nvidia", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     found = [folder for folder in _compiler._installed() if folder.is_relative_to(tmp_path)]
-    assert [folder.parent.name for folder in found] == ["cu13", "cuda_nvrtc"]
+    assert [folder.parent.name for folder in found] == ["cu13", "cu12", "cuda_nvrtc"]
     assert all(folder.is_dir() for folder in found)
