@@ -8,6 +8,10 @@ use crate::matrix::Csr;
 use crate::space::Space;
 use crate::{Error, Result};
 
+/// Systems of fewer unknowns have factors on the host unless the user names the device. cuDSS takes 15 to 25
+/// ms to analyse 1,000 to 14,000 unknowns on an H200, and 0.1 s before its first call.
+pub(crate) const LEAST_ON_DEVICE: usize = 1 << 13;
+
 /// The form of direct factors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DirectKind {

@@ -104,37 +104,6 @@ impl Random {
     }
 }
 
-/// Returns the size of a separator of A + Aᵀ for the square matrix with this pattern, by one bisection.
-/// Columns of a row may come in any order, and twice.
-pub(crate) fn separator(row_ptr: &[usize], col: &[u32]) -> usize {
-    let n = row_ptr.len() - 1;
-    let mut ptr = vec![0u32; n + 1];
-    let pairs = |visit: &mut dyn FnMut(usize, u32)| {
-        for i in 0..n {
-            for &j in col[row_ptr[i]..row_ptr[i + 1]].iter().filter(|j| **j as usize != i) {
-                visit(i, j);
-                visit(j as usize, i as u32);
-            }
-        }
-    };
-    pairs(&mut |i, _| ptr[i + 1] += 1);
-    (0..n).for_each(|i| ptr[i + 1] += ptr[i]);
-    let (mut next, mut all) = (ptr.clone(), vec![0u32; ptr[n] as usize]);
-    pairs(&mut |i, j| {
-        all[next[i] as usize] = j;
-        next[i] += 1;
-    });
-    let mut graph = Graph { ptr: vec![0], size: vec![1; n], ..Default::default() };
-    for i in 0..n {
-        let row = &mut all[ptr[i] as usize..ptr[i + 1] as usize];
-        row.sort_unstable();
-        let mut before = None;
-        graph.adj.extend(row.iter().copied().filter(|j| before.replace(*j) != Some(*j)));
-        graph.ptr.push(graph.adj.len() as u32);
-    }
-    bisect(&graph).iter().filter(|side| **side == Side::Separator).count()
-}
-
 /// Returns the vertices in an order of elimination with little fill.
 ///
 /// # Errors

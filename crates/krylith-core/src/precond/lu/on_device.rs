@@ -9,9 +9,10 @@ use super::order::Pattern;
 use super::{Assembly, SparseLu, fill_checked, order};
 use crate::interrupt::limits;
 use crate::matrix::{Bsr, Csr};
-use crate::operator::{LinearOperator, TermValues, Terms, check_count, fresh_key};
+use crate::operator::{LinearOperator, PointBlockSum, TermValues, Terms, check_count, fresh_key};
 use crate::precond::assemble::Numbered;
 use crate::precond::direct::{DeviceFactors, DirectFactors, DirectKind, DirectRequest, Dissection, Unfit};
+use crate::precond::{Preconditioner, SharedOperator};
 use crate::space::{Space, random};
 use crate::{Error, Result};
 
@@ -26,9 +27,11 @@ const SIDE: usize = 24;
 const MOST_LEVELS: usize = 10;
 
 /// The inverse of Σ Cₜ ⊗ Aₜ, applied by direct factors of the device, or of the host if those do not hold.
-pub(crate) struct DeviceLu<S: DirectFactors> {
+pub(crate) struct DeviceLu<S: DirectFactors + PointBlockSum> {
     source: Source<S>,
     matrix: Csr,
+    /// The system as an operator, with which factors are tested.
+    operator: SharedOperator<S>,
     pinned: Vec<usize>,
     /// The forms to try, from the present one on.
     kinds: Vec<DirectKind>,
@@ -59,9 +62,9 @@ enum Source<S: DirectFactors> {
     Sum(Box<(Assembly, Columns)>, [Vec<f64>; 2]),
 }
 
-impl<S: DirectFactors> DeviceLu<S> {
-    /// Factorises a sum of terms, with the unknowns `pinned` fixed at 0. `a` is the same matrix as an
-    /// operator.
+impl<S: DirectFactors + PointBlockSum> DeviceLu<S> {
+    /// Factorises a sum of terms, with the unknowns `pinned` fixed at 0. `operator` is the same
+    /// matrix.
     ///
     /// # Errors
     /// A matrix that is not square; a singular matrix; factors that are too large; out of memory.
@@ -69,7 +72,7 @@ impl<S: DirectFactors> DeviceLu<S> {
         space: &S,
         terms: &Terms,
         pinned: Vec<usize>,
-        a: &dyn LinearOperator<S>,
+        operator: SharedOperator<S>,
         limits: DeviceLuLimits,
     ) -> Result<Self> {
         check_count(terms.terms.len())?;
@@ -77,60 +80,38 @@ impl<S: DirectFactors> DeviceLu<S> {
             return Err(Error::invalid("lu: a direct factorisation needs a square matrix"));
         }
         let (source, matrix) = Source::new(space, terms, &pinned)?;
-        let (kinds, weak) = kinds(space, &matrix, a)?;
+        let (kinds, weak) = kinds(space, &matrix, &*operator.borrow())?;
         let dissection = if weak { None } else { dissection(&source, &matrix)? };
         let (factors, host, key) = (None, None, fresh_key());
-        let mut lu = Self { source, matrix, pinned, kinds, dissection, factors, host, limits, key };
-        lu.factorize(space, a, terms)?;
+        let mut lu = Self { source, matrix, operator, pinned, kinds, dissection, factors, host, limits, key };
+        lu.factorize(space, terms)?;
         Ok(lu)
     }
 
-    /// Takes new values, which `a` and `terms` have too, and factorises them. The analysis is reused unless
-    /// its factors no longer hold.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new); values of another shape.
-    pub fn update(
-        &mut self,
-        space: &S,
-        terms: &Terms,
-        values: TermValues,
-        a: &dyn LinearOperator<S>,
-    ) -> Result<()> {
-        if let Some((host, _)) = &mut self.host {
-            return host.update_values(values);
-        }
-        self.source.update(space, values, &self.pinned, &mut self.matrix)?;
-        self.factorize(space, a, terms)
-    }
-
     /// Factorises the values in the first form that holds.
-    fn factorize(&mut self, space: &S, a: &dyn LinearOperator<S>, terms: &Terms) -> Result<()> {
+    fn factorize(&mut self, space: &S, terms: &Terms) -> Result<()> {
         let mut why = Unfit::new();
         while let Some(&kind) = self.kinds.first() {
-            // Factors of an old analysis get a second chance, since a matching depends on the values.
-            if let Some(mut factors) = self.factors.take() {
-                let made = factors.factorize(space, &self.matrix)?;
-                if made.is_ok() && self.holds(space, &*factors, a)?.is_ok() {
-                    self.factors = Some(factors);
-                    return Ok(());
-                }
+            // If factors of an old analysis fail, a new analysis follows: a matching depends on the values.
+            if let Some(mut factors) = self.factors.take()
+                && self.renewed(space, &mut *factors)?.is_ok()
+            {
+                self.factors = Some(factors);
+                return Ok(());
             }
             // The library matches rows and columns itself, and then needs an order of its own.
             let own = self.dissection.as_ref().filter(|_| kind != DirectKind::MatchedLu);
             let request = DirectRequest { kind, dissection: own, most: self.limits.most };
-            match space.direct(&self.matrix, request)? {
+            let made = match space.direct(&self.matrix, request)? {
+                Ok(mut factors) => self.renewed(space, &mut *factors)?.map(|()| factors),
+                Err(unfit) => Err(unfit),
+            };
+            match made {
+                Ok(factors) => {
+                    self.factors = Some(factors);
+                    return Ok(());
+                }
                 Err(unfit) => why = unfit,
-                Ok(mut factors) => match factors.factorize(space, &self.matrix)? {
-                    Err(unfit) => why = unfit,
-                    Ok(()) => match self.holds(space, &*factors, a)? {
-                        Err(unfit) => why = unfit,
-                        Ok(()) => {
-                            self.factors = Some(factors);
-                            return Ok(());
-                        }
-                    },
-                },
             }
             self.kinds.remove(0);
         }
@@ -142,14 +123,21 @@ impl<S: DirectFactors> DeviceLu<S> {
         Ok(())
     }
 
-    /// Tests the factors by a random right-hand side.
-    fn holds(
+    /// Factorises the present values and tests the result.
+    fn renewed(
         &self,
         space: &S,
-        factors: &dyn DeviceFactors<S>,
-        a: &dyn LinearOperator<S>,
+        factors: &mut dyn DeviceFactors<S>,
     ) -> Result<std::result::Result<(), Unfit>> {
-        let n = space.len();
+        match factors.factorize(space, &self.matrix)? {
+            Ok(()) => self.holds(space, factors),
+            Err(unfit) => Ok(Err(unfit)),
+        }
+    }
+
+    /// Tests the factors by a random right-hand side.
+    fn holds(&self, space: &S, factors: &dyn DeviceFactors<S>) -> Result<std::result::Result<(), Unfit>> {
+        let (n, a) = (space.len(), self.operator.borrow());
         let mut host: Vec<f64> = (0..n).map(|i| random(1, i as u64)).collect();
         self.pinned.iter().for_each(|&u| host[u] = 0.0);
         let all = norm(&host);
@@ -220,7 +208,7 @@ impl<S: DirectFactors> DeviceLu<S> {
     }
 }
 
-impl<S: DirectFactors> LinearOperator<S> for DeviceLu<S> {
+impl<S: DirectFactors + PointBlockSum> LinearOperator<S> for DeviceLu<S> {
     fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
         match &self.host {
             Some((host, _)) => host.apply(space, x, y),
@@ -265,6 +253,18 @@ impl<S: DirectFactors> LinearOperator<S> for DeviceLu<S> {
     /// The library launches kernels of its own.
     fn recordable(&self) -> bool {
         false
+    }
+}
+
+impl<S: DirectFactors + PointBlockSum> Preconditioner<S> for DeviceLu<S> {
+    /// Factorises new values, which the operator has too. The analysis is reused unless its factors no longer
+    /// hold.
+    fn update_values(&mut self, space: &S, terms: &Terms, values: TermValues) -> Result<()> {
+        if let Some((host, _)) = &mut self.host {
+            return host.update_values(values);
+        }
+        self.source.update(space, values, &self.pinned, &mut self.matrix)?;
+        self.factorize(space, terms)
     }
 }
 

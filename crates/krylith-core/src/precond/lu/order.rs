@@ -5,6 +5,7 @@
 
 use super::dissect::{self, Graph};
 use super::factors::Columns as Matrix;
+use super::separator::Side;
 use super::tree::{Columns, Tree};
 use crate::Result;
 use crate::interrupt::Limits;
@@ -246,4 +247,21 @@ pub(super) fn dissection(
         order = order.iter().flat_map(|&i| (0..block as u32).map(move |c| i * block as u32 + c)).collect();
     }
     Ok(Dissection { order, parts, levels })
+}
+
+/// Returns the size of a separator of A + Aᵀ for the square matrix with this pattern, by one bisection.
+/// Columns of a row may come in any order, and twice.
+pub(crate) fn separator(row_ptr: &[usize], col: &[u32]) -> usize {
+    let (mut ptr, mut sorted) = (vec![0], Vec::with_capacity(col.len()));
+    let mut row = Vec::new();
+    for ends in row_ptr.windows(2) {
+        row.clear();
+        row.extend_from_slice(&col[ends[0]..ends[1]]);
+        row.sort_unstable();
+        row.dedup();
+        sorted.extend_from_slice(&row);
+        ptr.push(sorted.len());
+    }
+    let graph = Pattern::of_rows(&ptr, &sorted).graph_of_unknowns();
+    dissect::bisect(&graph).iter().filter(|side| **side == Side::Separator).count()
 }

@@ -3,7 +3,8 @@
 use super::{Boxed, PrecondInfo, Preconditioner};
 use crate::comm::agree;
 use crate::halo::RowNumbers;
-use crate::operator::{LinearOperator, TermValues, Terms};
+use crate::operator::{TermValues, Terms};
+use crate::precond::direct::LEAST_ON_DEVICE;
 use crate::precond::lu::on_device::{DeviceLu, DeviceLuLimits};
 use crate::precond::lu::{listed, pins};
 use crate::precond::untouched::Untouched;
@@ -14,10 +15,6 @@ use crate::solver::{SolverSpace, host};
 use crate::text::{count, seconds};
 use crate::{Error, Result};
 use std::time::Instant;
-
-/// Fewer unknowns than this take the factors of the host. cuDSS takes 15 to 25 ms to analyse 1,000 to 14,000
-/// unknowns on an H200, and 0.1 s before its first call.
-const ON_DEVICE: usize = 1 << 13;
 
 /// Factorises the whole system, in at most half of the free host memory. `a` is the system as an operator.
 /// Collective.
@@ -33,7 +30,7 @@ pub(super) fn build<S: SolverSpace>(
     let free = host::memory().map(|(_, free)| free / 2);
     if local.comm.size() == 1 && spec.over != LuOver::Mumps {
         let mut why = None;
-        let large = terms.rows() >= ON_DEVICE;
+        let large = terms.rows() >= LEAST_ON_DEVICE;
         if spec.on == LuOn::Device || spec.on == LuOn::Auto && large && space.is_gpu() {
             match agree(space.comm(), space.direct_library()) {
                 Ok(Some(library)) => return on_device(space, terms, local, spec, (free, start), a, library),
@@ -41,7 +38,7 @@ pub(super) fn build<S: SolverSpace>(
                     return Err(Error::Unsupported("lu:on=device needs a GPU; use device=cuda".into()));
                 }
                 Ok(None) => {}
-                // Attempts that follow must not end too.
+                // This error, unlike that of a missing library, leaves `auto` its later attempts.
                 Err(e) if spec.on == LuOn::Device => {
                     return Err(Error::Unsupported(format!("lu:on=device: {e}")));
                 }
@@ -89,63 +86,18 @@ fn on_device<S: SolverSpace>(
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let limits = DeviceLuLimits { most: spec.most, host: free, only_device: spec.on == LuOn::Device };
     let made = pins(terms, local.null)
-        .and_then(|pinned| Ok((DeviceLu::new(space, terms, pinned.clone(), &*a.borrow(), limits)?, pinned)));
+        .and_then(|pinned| Ok((DeviceLu::new(space, terms, pinned.clone(), a.clone(), limits)?, pinned)));
     let (factors, pinned) = agree(space.comm(), made)?;
     let mut info = info(factors.kind(), factors.numbers() as f64, false, &[], start);
     info.matrix = factors.stored() as f64;
     info.details.insert(0, library);
     info.details.extend(factors.remarks());
-    let mut p: Box<dyn Preconditioner<S>> = Box::new(OnDevice { factors, operator: a.clone() });
+    let mut p: Box<dyn Preconditioner<S>> = Box::new(factors);
     if !pinned.is_empty() {
         let pinned: Vec<_> = pinned.into_iter().map(|u| u..u + 1).collect();
         p = Box::new(agree(space.comm(), Untouched::new(space, &pinned, Some(p)))?);
     }
     Ok((Some(p), info))
-}
-
-/// Factors on the device, with the operator that tests those of new values.
-struct OnDevice<S: SolverSpace> {
-    factors: DeviceLu<S>,
-    operator: SharedOperator<S>,
-}
-
-impl<S: SolverSpace> LinearOperator<S> for OnDevice<S> {
-    fn apply(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
-        self.factors.apply(space, x, y)
-    }
-    fn prepare_columns(&self, space: &S, count: usize) -> Result<()> {
-        self.factors.prepare_columns(space, count)
-    }
-    fn bytes_of_column(&self) -> u64 {
-        LinearOperator::<S>::bytes_of_column(&self.factors)
-    }
-    fn gains_by_columns(&self, space: &S) -> bool {
-        self.factors.gains_by_columns(space)
-    }
-    fn apply_columns(&self, space: &S, x: &[&S::Vector], y: &mut [&mut S::Vector]) -> Result<()> {
-        self.factors.apply_columns(space, x, y)
-    }
-    fn has_transpose(&self) -> bool {
-        true
-    }
-    fn apply_transpose(&self, space: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
-        self.factors.apply_transpose(space, x, y)
-    }
-    fn key(&self) -> u64 {
-        self.factors.key()
-    }
-    fn bytes(&self) -> u64 {
-        self.factors.bytes()
-    }
-    fn recordable(&self) -> bool {
-        false
-    }
-}
-
-impl<S: SolverSpace> Preconditioner<S> for OnDevice<S> {
-    fn update_values(&mut self, space: &S, terms: &Terms, values: TermValues) -> Result<()> {
-        self.factors.update(space, terms, values, &*self.operator.borrow())
-    }
 }
 
 /// Factorises a system that is entirely on one rank, on the host.

@@ -9,6 +9,7 @@ use super::{Attempt, BeforeDirect};
 use crate::fields::Coupled;
 use crate::method::MethodName::{self, Bicgstab, Cg, Gmres};
 use crate::precond::PrecondSpec;
+use crate::precond::direct::LEAST_ON_DEVICE;
 use crate::solver::watch::Budget;
 
 /// Properties of the system that the rules test.
@@ -61,8 +62,8 @@ pub(super) const DIRECT: &str = "lu:most=300000000";
 /// entries, as for a random graph of 22,500 nodes, they take two minutes.
 pub(super) const FEW_DIRECT: &str = "lu:most=40000000";
 
-/// Direct factors on a GPU, which take seconds. Without cuDSS this attempt fails at once, and the host has
-/// its turn.
+/// Direct factors on a GPU, which take seconds. Without cuDSS this attempt fails at once, and the attempt
+/// with factors on the host follows.
 pub(super) const GPU_DIRECT: &str = "lu:most=1000000000,on=device";
 
 /// Direct factors as the last resort, with a limit that keeps the factorisation to some minutes.
@@ -240,7 +241,7 @@ const FAR: usize = 190;
 const MOST_DIRECT: [usize; 2] = [1 << 14, 1 << 18];
 /// Smallest and largest numbers of unknowns for direct factors on a GPU. Grids of the second size take 1.2 to
 /// 2.4 s on an H200 (bench/runs/2026-11-29-h200-cudss).
-const ON_GPU: [usize; 2] = [1 << 13, 1 << 20];
+const ON_GPU: [usize; 2] = [LEAST_ON_DEVICE, 1 << 20];
 /// Largest estimated seconds of direct factors without a small limit on their numbers.
 const LATE: f64 = 100.0;
 /// Number of iterations that the first attempt is assumed to need. The second number is for matched rows and

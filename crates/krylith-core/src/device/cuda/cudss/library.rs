@@ -83,7 +83,7 @@ impl Library {
                 if folder.as_os_str().is_empty() || path.exists() {
                     match Self::open(&path) {
                         Ok(library) => return Ok(library),
-                        // The loader's words for a missing file do not matter.
+                        // A name that the loader does not find is not an error by itself.
                         Err(why) if folder.as_os_str().is_empty() && why.contains("No such file") => {}
                         Err(why) => refused = refused.or(Some(format!("{}: {why}", path.display()))),
                     }
