@@ -100,7 +100,7 @@ fn main() {
         each!(method::cg_matches_a_direct_solve),
         each!(method::cg_follows_the_textbook),
         each!(method::cg_takes_the_sums_of_operators),
-        each!(costly::cg_spares_costly_preconditioners),
+        each!(costly::methods_spare_costly_preconditioners),
         each!(method::flexible_cg_keeps_directions_conjugate),
         each!(method::fgmres_takes_preconditioners_that_vary),
         each!(method::fgmres_is_gmres_where_the_preconditioner_stays),

@@ -17,6 +17,9 @@
 //!
 //! Without a preconditioner p̂ is p and ŝ is s, and the totals are 16 N and 18 N.
 //!
+//! If P costs as much as several products, ‖s‖ is computed before P⁻¹ s, with one more reduction. The solve
+//! ends there if s meets the tolerance. So direct factors are applied once and not twice.
+//!
 //! `merged` computes (r̂, r) and (r, r) of the new r from inner products of r̂, s and t, so that β is known
 //! before the new r (Jacques, Nicolas and Vollaire 1999; Cools and Vanroose 2017, Alg. 5 without pipelining).
 //! (r, r) is then a difference. If it loses too many digits by cancellation, the true residual is computed.
@@ -53,7 +56,9 @@ steps! {
         /// The sum (r̂, v), and other sums of an iteration.
         sigma, vv, ts, tt, ss, rs, rt,
         /// Factor of v in r̂ at a restart.
-        shift
+        shift,
+        /// α if the solve ends with s, else 0.
+        half
     }
     /// The array of these scalars.
     arrays Arrays(m) { history: m + 1 }
@@ -109,6 +114,26 @@ steps! {
     pub const STEPS;
     /// Sets ρ for the first iteration after a restart.
     adopt(s, _) { s.rho = s.rho_next; }
+    /// Ends the solve with x += α p̂ if s meets the tolerance.
+    find_half(s, _) {
+        s.half = 0.0;
+        if (!(s.vv < HUGE)) {
+            s.reason = NOT_FINITE;
+            s.halt = 1;
+        } else if (!(abs(s.sigma) > VANISHES * s.norm * sqrt(s.vv))) {
+            s.reason = ALPHA;
+            s.halt = 1;
+        } else if (sqrt(s.ss) <= s.target) {
+            s.half = s.rho / s.sigma;
+            s.norm_recurrence = sqrt(s.ss);
+            s.completed += 1;
+            history[at(s.completed)] = s.norm_recurrence;
+            s.reason = ESTIMATE;
+        }
+        form_shift(s);
+    }
+    /// Halts after `find_half` if the solve ends.
+    end_half(s, _) { if (s.reason != NONE) { s.halt = 1; } }
     /// Computes α = ρ/(r̂, v) and ω = (t, s)/(t, t).
     find_alpha_omega(s, _) { form_alpha_omega(s); }
     /// Computes α and ω, and from the same sums (r̂, r), (r, r) and β for the new r.
@@ -139,6 +164,10 @@ sweeps! {
     alpha_dots: () [rhat, v] [] -> [sigma, vv] { sigma += rhat * v; vv += v * v; }
     /// s = r − α v, in place of r.
     form_s: (rho, sigma) [v] [r] -> [] { let alpha = rho / sigma; r -= alpha * v; }
+    /// `form_s`, with the sum (s, s).
+    form_s_summed: (rho, sigma) [v] [r] -> [ss] { let alpha = rho / sigma; r -= alpha * v; ss += r * r; }
+    /// x += α p̂ if the solve ends with s.
+    add_half: (half) [phat] [x] -> [] { x += half * phat; }
     /// The sums (t, s), (t, t) and (s, s).
     omega_dots: () [s, t] [] -> [ts, tt, ss] { ts += t * s; tt += t * t; ss += s * s; }
     /// `omega_dots`, with the sums (r̂, s) and (r̂, t), which give (r̂, r).
@@ -228,6 +257,8 @@ pub type Bicgstab<S> = Krylov<S, BicgstabRecurrence<S>>;
 #[doc(hidden)]
 pub struct BicgstabRecurrence<S: Space> {
     reductions: Reductions,
+    /// True if ‖s‖ is computed before P⁻¹ s.
+    early: bool,
     r: S::Vector,
     rhat: S::Vector,
     p: S::Vector,
@@ -246,6 +277,7 @@ impl<S: Space> Recurrence<S> for BicgstabRecurrence<S> {
         let vector = || space.vector();
         Ok(Self {
             reductions: options.reductions,
+            early: false,
             r: vector()?,
             rhat: vector()?,
             p: vector()?,
@@ -260,7 +292,13 @@ impl<S: Space> Recurrence<S> for BicgstabRecurrence<S> {
         // The step detects a vanishing (r̂, v), or a NaN in α or ω, after two reductions of an iteration that
         // does not count.
         let lost = usize::from(matches!(reason, Reason::AlphaVanishes | Reason::NotFinite));
-        2 * lost + iterations * if self.reductions == Reductions::Merged { 2 } else { 3 }
+        let each = if self.reductions == Reductions::Merged { 2 } else { 3 };
+        2 * lost + iterations * (each + usize::from(self.early))
+    }
+
+    fn prepare(&mut self, on: &mut Work<S>, _: Option<u64>) -> Result<()> {
+        self.early = on.costly;
+        Ok(())
     }
 
     fn residual(&mut self) -> &mut S::Vector {
@@ -277,10 +315,20 @@ impl<S: Space> Recurrence<S> for BicgstabRecurrence<S> {
     }
 
     fn iterate(&mut self, on: &mut Work<S>, x: &mut S::Vector, j: usize) -> Result<()> {
-        let Self { reductions, r, rhat, p, v, t, phat, shat } = self;
+        let Self { reductions, early, r, rhat, p, v, t, phat, shat } = self;
         on.multiply_preconditioned(p, phat, v)?; // p̂ = P⁻¹ p, v = A p̂
         on.sweep(alpha_dots, [rhat, v], [])?;
-        on.sweep(form_s, [v], [r])?;
+        if *early {
+            on.sweep(form_s_summed, [v], [r])?;
+            on.step(find_half, j)?;
+            on.sweep(add_half, [phat], [x])?;
+            on.step(end_half, j)?;
+            if on.halted_before_p()? {
+                return Ok(());
+            }
+        } else {
+            on.sweep(form_s, [v], [r])?;
+        }
         on.multiply_preconditioned(r, shat, t)?; // ŝ = P⁻¹ s, t = A ŝ
         let preconditioned = on.preconditioned();
         if *reductions == Reductions::Merged {

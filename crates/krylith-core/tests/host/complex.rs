@@ -165,7 +165,11 @@ fn columns_and_transposes_and_new_values() {
     let a = real_form(&rows);
     let n = a.rows();
     let b: Vec<Vec<f64>> = (0..3).map(|k| flat(&numbers(n / 2, 20 + k))).collect();
-    for text in ["precond=ildu:fill=1,cut=whole method=bicgstab", "precond=ildu method=gmres:restart=50"] {
+    for text in [
+        "precond=ildu:fill=1,cut=whole method=bicgstab",
+        "precond=ildu method=gmres:restart=50",
+        "precond=lu method=bicgstab",
+    ] {
         let options: Options = format!("device=cpu threads=1 rtol=1e-11 {text}").parse().unwrap();
         let mut solver = Solver::new(&a, &options).unwrap();
         let (flat_b, mut x) = (b.concat(), vec![0.0; 3 * n]);

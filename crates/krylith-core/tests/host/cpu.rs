@@ -172,8 +172,8 @@ fn cg_follows_the_textbook() {
 }
 
 #[test]
-fn cg_spares_costly_preconditioners() {
-    each(|space| conformance::costly::cg_spares_costly_preconditioners(space));
+fn methods_spare_costly_preconditioners() {
+    each(|space| conformance::costly::methods_spare_costly_preconditioners(space));
 }
 
 #[test]

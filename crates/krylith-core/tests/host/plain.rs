@@ -472,7 +472,7 @@ fn methods() {
     conformance::method::cg_follows_the_textbook(&Plain::new);
     conformance::method::cg_takes_the_sums_of_operators(&Plain::new);
     conformance::method::flexible_cg_keeps_directions_conjugate(&Plain::new);
-    conformance::costly::cg_spares_costly_preconditioners(&Plain::new);
+    conformance::costly::methods_spare_costly_preconditioners(&Plain::new);
     conformance::cbcg::cbcg_converges_as_cg(&Plain::new);
     conformance::cbcg::cbcg_copes_with_hard_cases(&Plain::new);
     conformance::minres::minres_minimises_over_the_krylov_space(&Plain::new);

@@ -19,7 +19,9 @@ steps! {
         /// The sum (r̂, v), and other sums of an iteration.
         sigma_re, sigma_im, vv, ts_re, ts_im, tt, ss, rs_re, rs_im, rt_re, rt_im,
         /// Factor of v in r̂ at a restart.
-        shift
+        shift,
+        /// α if the solve ends with s, else 0.
+        half_re, half_im
     }
     /// The array of these scalars.
     arrays Arrays(m) { history: m + 1 }
@@ -56,6 +58,21 @@ steps! {
         s.alpha_re = (s.rho_re * s.sigma_re + s.rho_im * s.sigma_im) / square;
         s.alpha_im = (s.rho_im * s.sigma_re - s.rho_re * s.sigma_im) / square;
     }
+    /// Ends the solve with x += α p̂ if s meets the tolerance.
+    find_half(s, _) {
+        s.half_re = 0.0;
+        s.half_im = 0.0;
+        if (sqrt(s.ss) <= s.target) {
+            s.half_re = s.alpha_re;
+            s.half_im = s.alpha_im;
+            s.norm_recurrence = sqrt(s.ss);
+            s.completed += 1;
+            history[at(s.completed)] = s.norm_recurrence;
+            s.reason = ESTIMATE;
+        }
+    }
+    /// Halts after `find_half` if the solve ends.
+    end_half(s, _) { if (s.reason != NONE) { s.halt = 1; } }
     /// Computes ω = (t, s)/(t, t), and from the same sums (r̂, r), (r, r) and β for the new r.
     find_omega_beta(s, j) {
         if (!(s.tt + s.ss < HUGE)) {
@@ -124,6 +141,10 @@ sweeps! {
     }
     /// s = r − α v, in place of r.
     form_s: (alpha_re, alpha_im) [v, iv] [r] -> [] { r -= alpha_re * v + alpha_im * iv; }
+    /// The sum (s, s).
+    half_dots: () [s] [] -> [ss] { ss += s * s; }
+    /// x += α p̂ if the solve ends with s.
+    add_half: (half_re, half_im) [phat, iphat] [x] -> [] { x += half_re * phat + half_im * iphat; }
     /// The sums (t, s), (t, t), (s, s), (r̂, s) and (r̂, t).
     omega_dots: () [rhat, irhat, s, t, it] [] -> [ts_re, ts_im, tt, ss, rs_re, rs_im, rt_re, rt_im] {
         ts_re += t * s; ts_im += it * s; tt += t * t; ss += s * s;
@@ -165,6 +186,8 @@ pub type Bicgstab<S> = Krylov<S, BicgstabRecurrence<S>>;
 /// The vectors of BiCGSTAB. Between the halves of an iteration r holds s.
 #[doc(hidden)]
 pub struct BicgstabRecurrence<S: Space> {
+    /// True if ‖s‖ is computed before P⁻¹ s.
+    early: bool,
     r: S::Vector,
     rhat: S::Vector,
     irhat: S::Vector,
@@ -187,6 +210,7 @@ impl<S: Space> Recurrence<S> for BicgstabRecurrence<S> {
     fn new(space: &S, _: BicgstabOptions) -> Result<Self> {
         let vector = || space.vector();
         Ok(Self {
+            early: false,
             r: vector()?,
             rhat: vector()?,
             irhat: vector()?,
@@ -204,12 +228,17 @@ impl<S: Space> Recurrence<S> for BicgstabRecurrence<S> {
 
     fn reductions(&self, iterations: usize, reason: Reason) -> usize {
         // An iteration that ends without α does not count, nor does one with a NaN.
-        2 * iterations
+        (2 + usize::from(self.early)) * iterations
             + match reason {
                 Reason::AlphaVanishes => 1,
                 Reason::NotFinite => 2,
                 _ => 0,
             }
+    }
+
+    fn prepare(&mut self, on: &mut Work<S>, _: Option<u64>) -> Result<()> {
+        self.early = on.costly;
+        Ok(())
     }
 
     fn residual(&mut self) -> &mut S::Vector {
@@ -228,12 +257,22 @@ impl<S: Space> Recurrence<S> for BicgstabRecurrence<S> {
     }
 
     fn iterate(&mut self, on: &mut Work<S>, x: &mut S::Vector, j: usize) -> Result<()> {
-        let Self { r, rhat, irhat, p, v, iv, t, it, phat, shat, rest, ip } = self;
+        let Self { early, r, rhat, irhat, p, v, iv, t, it, phat, shat, rest, ip } = self;
         multiply(on, p, phat, v)?; // p̂ = P⁻¹ p, v = A p̂
         on.sweep(alpha_dots, [rhat, irhat, v], [])?;
         on.step(find_alpha, j)?;
         on.space.turn(v, iv, false)?;
         on.sweep(form_s, [v, iv], [r])?;
+        if *early {
+            on.sweep(half_dots, [r], [])?;
+            on.step(find_half, j)?;
+            on.space.turn(phat, rest, false)?;
+            on.sweep(add_half, [phat, rest], [x])?;
+            on.step(end_half, j)?;
+            if on.halted_before_p()? {
+                return Ok(());
+            }
+        }
         multiply(on, r, shat, t)?; // ŝ = P⁻¹ s, t = A ŝ
         on.space.turn(t, it, false)?;
         on.sweep(omega_dots, [rhat, irhat, r, t, it], [])?;

@@ -106,9 +106,9 @@ const IN_PLACE: &str = "ras:deterministic";
 /// Attempts from cheap to strong. Direct factors come first if they take no longer than incomplete factors
 /// and some iterations. Otherwise they follow an attempt that takes longer than they would. An iteration of
 /// CG is half the work of one of BiCGSTAB. BiCGSTAB with ILDU(0) of subdomains solves all ten matrices of the
-/// test collection, while GMRES(30) stagnates on two. Direct factors use BiCGSTAB too, because it applies
-/// them once where GMRES applies them twice. In later attempts more fill helps most, and long restarts are
-/// the most robust.
+/// test collection, while GMRES(30) stagnates on two. Direct factors use BiCGSTAB too: it ends in the middle
+/// of its first iteration and applies them once, while GMRES applies them twice. In later attempts more fill
+/// helps most, and long restarts are the most robust.
 pub(super) const RULES: [Rule; 44] = [
     rule(|s| s.curls && s.gradient[0], NODAL[0], Cg, 30, cycles),
     rule(|s| s.curls && !s.gradient[0] && s.gradient[1], NODAL[1], Cg, 30, cycles),
