@@ -108,7 +108,7 @@ options! {
          multigrid (cycle=v|w|k, coarsen=classical|aggregation|smoothed|air|air1, strength=T, truncate=N, \
          aggressive=N, filter=T, relax=N, \
          border=auto|global|local, smoother=jacobi|chebyshev|ildu|ffc, sweeps=N, degree=N, coarsest=N, levels=N, \
-         precision=f64|f32). `coarse` is `amg` without smoothing on the finest level. `lu` computes complete \
+         precision=f64|f32, compute=f64|f32). `coarse` is `amg` without smoothing on the finest level. `lu` computes complete \
          factors (most=N, over=auto|mumps|one). `none` is the identity. `P+Q` adds two preconditioners. `P then Q` applies Q to \
          the residual that P leaves. `symmetric(P then Q)` applies P once more at the end, as `cg` needs. \
          `split(u: P, p: Q; schur=upper, S=NAME)` gives each field its own preconditioner. `cpr(p: P)` \
@@ -138,6 +138,10 @@ options! {
     precision was "store": Precision = Choice, "f64|f32", Machine, default "`f64`",
         "Precision in which matrix, preconditioner and basis are stored. Arithmetic is always in f64. \
          `f32` halves the memory traffic, and the solve meets the same tolerance.";
+    precond_precision: Precision = Choice, "f64|f32", Machine, default
+        "that of `precision`; cycles of `amg` are computed in f32 on a GPU where that is faster",
+        "Precision in which the preconditioner is stored. With `f32`, cycles of `amg` on a GPU also compute in \
+         f32 if the range of the numbers permits it. The solve meets the same tolerance.";
     format: Format = Choice, "auto|csr|dia|dia-full", Machine, default
         "`auto`, which takes `dia` if all entries lie on at most 32 diagonals and fill most of them",
         "Format in which a matrix of block size 1 is stored for products. `csr` stores rows. `dia` stores \

@@ -15,6 +15,7 @@ use crate::memory::Numbers;
 use crate::operator::{OriginalSystem, Terms};
 use crate::partition::{LocalSubdomains, Part, RowNumbers, Rows, distribute};
 use crate::precond::NearNull;
+use crate::space::Precision;
 use crate::{Error, Result};
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -100,6 +101,8 @@ pub(crate) struct LocalProblem<'a> {
     pub stages: Option<&'a (Dense, Dense)>,
     /// Fields of the whole system, and matrices by name.
     pub fields: &'a Fields,
+    /// The precision that was asked for preconditioners.
+    pub precond_precision: Option<Precision>,
 }
 
 impl LocalProblem<'_> {
@@ -480,6 +483,7 @@ impl<'a> Problem<'a> {
             subdomains: self.subdomains.as_ref(),
             stages: self.stages.as_ref(),
             fields: &self.fields,
+            precond_precision: None,
         }
     }
 }

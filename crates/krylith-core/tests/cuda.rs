@@ -157,6 +157,7 @@ fn main() {
         each!(multilevel::cycles_match_dense_algebra),
         each!(costly::cycles_on_large_planes),
         each!(multilevel::hierarchies_are_refreshed),
+        each!(narrow::cycles_in_f32),
         each!(multilevel::cycles_are_symmetric),
         each!(multilevel::iterations_do_not_grow),
         each!(multilevel::smoothers_precondition),

@@ -495,6 +495,11 @@ impl<S: PointBlockSum> PointBlock<S> {
         S::format(&self.product)
     }
 
+    /// Returns the precision of the stored values.
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+
     /// Returns the product as the device stores it.
     pub fn product(&self) -> &S::Product {
         &self.product

@@ -71,7 +71,8 @@ pub use jacobi::{BlockDiagonal, BlockJacobi, invert_block};
 pub use lu::{Batch, RanksLu, RanksLuOptions, SparseLu};
 pub use multilevel::{
     Border, CYCLE_STEPS, Coarsen, CoarsenKind, Coarsening, Cycle, Diagonal, Direction, Fused, Level,
-    MULTILEVEL_SWEEPS, Multilevel, MultilevelOptions, NearNull, Passes, Smoothing, Transfer,
+    MULTILEVEL_SWEEPS, Multilevel, MultilevelOptions, NarrowCycle, NarrowLevel, NearNull, Passes, Smoothing,
+    Transfer,
 };
 pub(crate) use multilevel::{Finest, Inverse as CoarsestInverse};
 pub use null_space::NullSpace;

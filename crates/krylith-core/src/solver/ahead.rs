@@ -183,9 +183,13 @@ fn add_preconditioner(
             if order == 1 {
                 // Coarse levels use CSR products, and the last level is solved by a dense inverse.
                 all.extend(CsrShape::choose(options.precision).both());
-                all.push(csr_lanes::of(options.precision).into());
+                all.push(csr_lanes::of(options.precision, Precision::F64).into());
                 let entries = terms.terms[0].1.blocks().div_ceil(terms.block_rows().max(1));
                 all.extend(crate::device::cuda::dia::likely_to_smooth(entries, precision));
+            }
+            if s == 1 && terms.terms.len() == 1 {
+                let entries = terms.terms[0].1.blocks().div_ceil(terms.block_rows().max(1));
+                all.extend(crate::device::cuda::multilevel::likely_in_f32(b, entries));
             }
             if order <= 32 {
                 all.push(jacobi(jacobi_invert, order, options.precision).into());

@@ -364,7 +364,8 @@ impl<S: SolverSpace> Rank<S> {
         k: usize,
         kept: Option<(Boxed<S>, Arc<PrecondInfo>)>,
     ) -> Result<Current<S>> {
-        let precision = self.options.precision.unwrap_or_default();
+        let asked = self.options.precond_precision;
+        let precision = asked.or(self.options.precision).unwrap_or_default();
         let (space, mut notes) = (&self.space, Vec::new());
         let attempt = &self.fallbacks[k];
         let (p, info) = match kept {
@@ -375,7 +376,7 @@ impl<S: SolverSpace> Rank<S> {
                 let upload = profile::begin(SetupPart::Upload);
                 let placed = agree(space.comm(), space.place(local.terms))?;
                 drop(upload);
-                let local = &LocalProblem { terms: &placed, ..*local };
+                let local = &LocalProblem { terms: &placed, precond_precision: asked, ..*local };
                 let known = self.diagnosis.known(&self.matched);
                 let (p, info) =
                     super::build::build(space, local, attempt, precision, &self.a, known, &mut notes)?;

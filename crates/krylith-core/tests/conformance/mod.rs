@@ -38,6 +38,7 @@ pub mod memory;
 pub mod method;
 pub mod minres;
 pub mod multilevel;
+pub mod narrow;
 pub mod near_null;
 pub mod near_null_ranks;
 pub mod passes;

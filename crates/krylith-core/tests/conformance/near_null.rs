@@ -48,7 +48,7 @@ pub fn truss(nodes: [usize; 3], stiff: f64) -> (Bsr, Vec<[f64; 3]>) {
     (Bsr::new(3, n, n, row_ptr, col, values).unwrap(), points)
 }
 
-fn modes(a: &Bsr, points: &[[f64; 3]]) -> NearNull {
+pub fn modes(a: &Bsr, points: &[[f64; 3]]) -> NearNull {
     let problem = Problem::bsr(a).unwrap().with_coordinates(points).unwrap();
     NearNull::new(&problem.rigid_modes().unwrap()).unwrap()
 }

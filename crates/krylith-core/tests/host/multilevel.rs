@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use crate::conformance::multilevel::{self, diffusion};
-use crate::conformance::{air, coarse, near_null, near_null_ranks, ranks_levels};
+use crate::conformance::{air, coarse, narrow, near_null, near_null_ranks, ranks_levels};
 use krylith_core::device::cpu::Cpu;
 use krylith_core::matrix::{Bsr, Csr};
 use krylith_core::method::MethodName;
@@ -13,6 +13,11 @@ fn each(check: impl Fn(&dyn Fn(usize) -> Cpu)) {
     for threads in [1, 2] {
         check(&|n| eager(n, threads));
     }
+}
+
+#[test]
+fn cycles_in_f32() {
+    each(|space| narrow::cycles_in_f32(space));
 }
 
 #[test]

@@ -63,6 +63,7 @@ class Options(TypedDict, total=False):
     relative_to: Literal["b", "r0"]
     time_limit: float
     precision: Literal["f64", "f32"]
+    precond_precision: Literal["f64", "f32"]
     format: Literal["auto", "csr", "dia", "dia-full"]
     threads: int
     deterministic: bool
@@ -117,6 +118,7 @@ class AmgKeys(TypedDict, total=False):
     coarsest: int
     levels: int
     precision: Literal["f64", "f32"]
+    precond_precision: Literal["f64", "f32"]
 
 
 class LuKeys(TypedDict, total=False):

@@ -9,6 +9,10 @@
 //! Up to nine diagonals take one pass over runs of rows without branches. More diagonals take several passes
 //! while y is in the first-level cache.
 
+mod narrow;
+
+pub(super) use narrow::NarrowDiagonals;
+
 use super::product::{Number, Values};
 use super::{CHUNK, Cpu, Wide, basis};
 use crate::matrix::Bsr;
@@ -47,6 +51,7 @@ pub(super) struct Diagonals {
 }
 
 /// Rows whose sums have the same terms.
+#[derive(Clone)]
 struct Run {
     rows: Range<usize>,
     terms: Vec<Term>,

@@ -14,6 +14,7 @@ mod diagonal;
 mod elimination;
 mod factors;
 mod multilevel;
+mod narrow;
 mod outer;
 mod product;
 mod replicated;

@@ -1,8 +1,9 @@
 //! Coarse levels on the host, on this space's threads.
 
 use super::Cpu;
+use super::narrow::Narrow;
 use crate::Result;
-use crate::precond::Coarsen;
+use crate::precond::{Coarsen, NarrowCycle, NarrowLevel};
 use crate::threads::Pool;
 use std::sync::Arc;
 
@@ -12,6 +13,12 @@ impl Coarsen for Cpu {
     }
     fn host_threads(&self) -> Arc<Pool> {
         self.pool().clone()
+    }
+    fn computes_in_f32(&self) -> bool {
+        Narrow::is_available()
+    }
+    fn narrow_cycle(&self, levels: &[NarrowLevel<Self>]) -> Result<Option<Box<dyn NarrowCycle<Self>>>> {
+        Ok(Narrow::new(self, levels)?.map(|made| Box::new(made) as _))
     }
     fn among(&self, len: usize) -> Result<Self> {
         Ok(Self::distributed(len, self.pool().clone(), self.comm.clone()))

@@ -281,6 +281,16 @@ impl Own {
 }
 
 impl Rows {
+    /// Returns the pattern, the number of columns, the values and the coefficient of a single matrix of scalar rows
+    /// in f64.
+    pub(super) fn scalars(&self) -> Option<(SharedPattern, usize, &[f64], f64)> {
+        let ([group], [c]) = (&self.groups[..], &self.coefficients[..]) else { return None };
+        let Values::F64(values) = &group.values else { return None };
+        let entries = group.col.len();
+        ((self.block, self.stages) == (1, 1))
+            .then(|| (group.pattern.clone(), self.block_columns, &values[..entries], c[0]))
+    }
+
     /// Stores the terms for the threads of a space.
     pub(super) fn new(space: &Cpu, terms: &Terms, precision: Precision) -> Result<Self> {
         let (b, count) = (terms.block(), terms.terms.len());

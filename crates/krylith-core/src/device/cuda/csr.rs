@@ -2,18 +2,24 @@
 //!
 //! The set-up groups rows into tiles with two kernels that read `row_ptr`; columns and values are not read.
 
+mod narrow;
+mod tiles;
+
+pub(super) use narrow::{NarrowCsr, narrow_kernels};
+
 use super::Cuda;
 use super::compiler::{Defines, Kernel};
 use super::dia::ResidualOf;
 use super::driver::{Buffer, Device};
 use super::launch::{Address, At, Entry, Function, Of, Reals, Set, kernels};
 use super::smooth::Smooth;
-use super::specialisations::{STORES, define, value};
+use super::specialisations::{STORES, define, result, value, vectors};
 use crate::memory::Numbers;
 use crate::space::Precision;
 use crate::{Error, Result};
 use std::cell::OnceCell;
 use std::sync::Arc;
+use tiles::Tiles;
 
 kernels! {
     CSR in "csr.cu", all_kernels;
@@ -49,7 +55,10 @@ kernels! {
 }
 
 kernels! {
-    CSR_LANES in "csr_lanes.cu", |_| STORES.map(|precision| csr_lanes::of(precision).into()).into();
+    CSR_LANES in "csr_lanes.cu", |_| {
+        let to_f64 = csr_lanes::to_f64().into();
+        PAIRS.map(|(matrix, vectors)| csr_lanes::of(matrix, vectors).into()).into_iter().chain([to_f64]).collect()
+    };
     fn csr_lanes(
         halt: At<i32>, rows: i64, shift: i32, row_ptr: At<i64>, col: At<u32>, values: Reals, x: At<f64>,
         y: At<f64>, coefficient: At<f64>, smooths: i32, of: Smooth,
@@ -66,7 +75,13 @@ pub(crate) struct CsrShape {
     /// Thread blocks per multiprocessor, as far as the registers suffice.
     resident: usize,
     precision: Precision,
+    /// Precision of vectors: f32 for products that only smooth.
+    vectors: Precision,
 }
+
+/// The precisions of a matrix and of the vectors that it multiplies.
+const PAIRS: [(Precision, Precision); 3] =
+    [(Precision::F64, Precision::F64), (Precision::F32, Precision::F64), (Precision::F32, Precision::F32)];
 
 impl CsrShape {
     /// Rows up to this length are not split between tiles.
@@ -75,7 +90,12 @@ impl CsrShape {
     /// Returns the mapping for a precision: of 4 to 16 entries per thread and 64 to 512 threads, the one that
     /// was fastest in the mean of ten kinds of matrices.
     pub fn choose(precision: Precision) -> Self {
-        Self { threads: 128, capacity: 1280, resident: 8, precision }
+        Self { threads: 128, capacity: 1280, resident: 8, precision, vectors: Precision::F64 }
+    }
+
+    /// Returns the mapping for a matrix and vectors in f32.
+    fn narrow() -> Self {
+        Self { vectors: Precision::F32, ..Self::choose(Precision::F32) }
     }
 
     /// Number of tiles of a matrix. Tiles are windows of equal work, where a row counts as much as an eighth
@@ -104,7 +124,14 @@ impl CsrShape {
 
     /// Returns the kernel that turns each number of y into a residual or a smoother step.
     fn kernel_that_smooths<K: Entry>(&self, entry: K) -> Of<K> {
-        entry.with([self.defines(), vec![define("SMOOTH", 1)]].concat())
+        let smooth = [define("SMOOTH", 1)].into_iter().chain(vectors(self.vectors));
+        entry.with(self.defines().into_iter().chain(smooth).collect())
+    }
+
+    /// The same with results in f64.
+    fn kernel_to_f64<K: Entry>(&self, entry: K) -> Of<K> {
+        let smooth = [define("SMOOTH", 1)].into_iter().chain(vectors(self.vectors)).chain(result(true));
+        entry.with(self.defines().into_iter().chain(smooth).collect())
     }
 
     /// Returns the kernel that also stores each number of y into the vectors of other GPUs.
@@ -121,8 +148,14 @@ impl CsrShape {
 
 impl csr_lanes {
     /// Returns the kernel for products of small matrices of scalar rows.
-    pub(crate) fn of(precision: Precision) -> Of<Self> {
-        Self.with(vec![value(precision)])
+    pub(crate) fn of(matrix: Precision, of: Precision) -> Of<Self> {
+        Self.with([value(matrix)].into_iter().chain(vectors(of)).collect())
+    }
+
+    /// Returns the kernel for a matrix and vectors in f32 with results in f64.
+    fn to_f64() -> Of<Self> {
+        let narrow = vectors(Precision::F32).into_iter().chain(result(true));
+        Self.with([value(Precision::F32)].into_iter().chain(narrow).collect())
     }
 }
 
@@ -131,7 +164,10 @@ fn all_kernels(set: Set) -> Vec<Kernel> {
     let to_others = to_others
         .into_iter()
         .map(|precision| CsrShape::choose(precision).kernel_for_others(csr_product_to).into());
-    STORES.iter().flat_map(|&precision| CsrShape::choose(precision).both()).chain(to_others).collect()
+    let narrow = CsrShape::narrow();
+    let narrow = [narrow.kernel_that_smooths(csr_smooth_product), narrow.kernel_to_f64(csr_smooth_product)];
+    let both = STORES.iter().flat_map(|&precision| CsrShape::choose(precision).both());
+    both.chain(to_others).chain(narrow.map(Into::into)).collect()
 }
 
 /// Addresses of vectors on other GPUs; the last element is their number.
@@ -165,7 +201,7 @@ pub(super) struct CsrProduct {
     values: Values,
     coefficient: Buffer<f64>,
     factor: f64,
-    tiles: Tiles,
+    tiles: Arc<Tiles>,
     kernels: Kernels,
     /// For a small matrix that needs no residual: lanes share rows, and there are no tiles.
     lanes: Option<Lanes>,
@@ -182,6 +218,7 @@ pub(super) struct CsrProduct {
 }
 
 /// Positions of the entries: rows + 1 offsets, and one column per entry.
+#[derive(Clone)]
 pub(super) struct CsrPattern {
     pub row_ptr: Arc<Buffer<i64>>,
     pub col: Arc<Buffer<u32>>,
@@ -205,17 +242,6 @@ struct Lanes {
 const FEW: usize = 3 << 20;
 /// Approximate number of entries of a row per lane.
 const EACH: usize = 2;
-
-/// Grouping of rows into tiles: a record of 16 bytes for each tile, and one for the end of the last tile.
-struct Tiles {
-    records: Buffer<[i64; 2]>,
-    count: usize,
-    /// Row, first tile and last tile of each row that several tiles share.
-    cuts: Buffer<i32>,
-    cut_rows: usize,
-    /// Up to three partial sums for each of the two rows that a tile may share.
-    parts: Buffer<f64>,
-}
 
 struct Kernels {
     shape: CsrShape,
@@ -256,11 +282,12 @@ impl CsrProduct {
             true => {
                 let mean = pattern.col.len() / rows.max(1);
                 let shift = (mean / EACH).clamp(1, 32).next_power_of_two().ilog2();
-                Some(Lanes { function: device.function(&csr_lanes::of(precision))?, shift })
+                Some(Lanes { function: device.function(&csr_lanes::of(precision, Precision::F64))?, shift })
             }
             false => None,
         };
-        let tiles = if small { Tiles::none(device)? } else { Tiles::new(device, &pattern, &shape)? };
+        let tiles =
+            Arc::new(if small { Tiles::none(device)? } else { Tiles::new(device, &pattern, &shape)? });
         let mut broken = device.zeros(1, "a flag")?;
         let values = match precision {
             Precision::F64 => Values::F64(values),
@@ -312,6 +339,12 @@ impl CsrProduct {
     pub fn arrays(&self) -> Option<(Arrays, f64)> {
         let Values::F64(values) = &self.values else { return None };
         Some(((self.pattern.row_ptr.clone(), self.pattern.col.clone(), values.clone()), self.factor))
+    }
+
+    /// Returns the values of a dense matrix with this many rows; `None` if they are not in f64.
+    pub fn dense_values(&self, rows: usize) -> Option<&Buffer<f64>> {
+        let Values::F64(values) = &self.values else { return None };
+        (values.len() == rows * rows).then_some(&**values)
     }
 
     /// Address of the coefficient.
@@ -541,44 +574,4 @@ fn convert(
 ) -> Result<()> {
     let grid = count.div_ceil(256).clamp(1, 16 * device.multiprocessors());
     kernels.values.on(device, grid, 256).run(from, to, count as i64, &*broken)
-}
-
-impl Tiles {
-    /// Returns no tiles.
-    fn none(device: &Arc<Device>) -> Result<Self> {
-        let what = "tiles of rows";
-        let (records, cuts) = (device.allocate(0, what)?, device.allocate(0, what)?);
-        Ok(Self { records, count: 0, cuts, cut_rows: 0, parts: device.allocate(0, what)? })
-    }
-
-    fn new(device: &Arc<Device>, pattern: &CsrPattern, shape: &CsrShape) -> Result<Self> {
-        let rows = pattern.row_ptr.len() - 1;
-        let count = shape.tiles(rows, pattern.col.len());
-        if i32::try_from(count).is_err() {
-            return Err(Error::Unsupported(format!(
-                "the matrix has {} entries, too many for one GPU; distribute it over several GPUs",
-                pattern.col.len()
-            )));
-        }
-        let what = "tiles of rows";
-        let records = device.zeros(count + 1, what)?;
-        // The number of cuts follows the cuts.
-        let cuts = device.zeros(3 * count + 1, what)?;
-        let mut cut_rows = [0i32];
-        if count > 0 {
-            let function = device.function(&shape.kernel(csr_tiles))?;
-            function.on(device, (count + 1).div_ceil(4), 128).run(
-                &pattern.row_ptr,
-                rows as i32,
-                count as i32,
-                &records,
-                &cuts,
-                cuts.at(3 * count),
-            )?;
-            device.read(&cuts, 3 * count, &mut cut_rows)?;
-        }
-        let cut_rows = cut_rows[0] as usize;
-        let parts = device.zeros(if cut_rows > 0 { 6 * count } else { 0 }, "partial sums")?;
-        Ok(Self { records, count, cuts, cut_rows, parts })
-    }
 }

@@ -6,16 +6,18 @@
 
 mod columns;
 mod detect;
+mod narrow;
 mod shape;
 
+pub(super) use narrow::NarrowDia;
 pub(super) use shape::{DIA, DIA_DETECT};
-pub(crate) use shape::{likely, likely_to_smooth};
+pub(crate) use shape::{likely, likely_in_f32, likely_to_smooth};
 
 use super::Cuda;
 use super::csr::{check_new_values, not_finite};
 use super::driver::{Buffer, Device};
 use super::exchange::Exchange;
-use super::launch::Function;
+use super::launch::{Function, Of};
 use super::scalars::CudaScalars;
 use super::smooth::Smooth;
 use crate::Result;
@@ -489,9 +491,19 @@ impl Stored {
         rows: usize,
         from_zero: bool,
     ) -> Result<(Function<dia_smooth>, Walk)> {
+        self.smoothing_by(device, rows, |shape, entry| dia_that_smooths(shape, entry, from_zero))
+    }
+
+    /// The same with another kernel.
+    fn smoothing_by(
+        &self,
+        device: &Arc<Device>,
+        rows: usize,
+        kernel: impl FnOnce(&DiaShape, &'static str) -> Of<dia_smooth>,
+    ) -> Result<(Function<dia_smooth>, Walk)> {
         let Kernels { shape, walk, .. } = &self.kernels;
         let entry = if walk.march { "dia_march" } else { "dia_product" };
-        let function = device.function(&dia_that_smooths(shape, entry, from_zero))?;
+        let function = device.function(&kernel(shape, entry))?;
         let grid = device.multiprocessors() * device.allow_shared(&function, DiaShape::THREADS, 0)?;
         let walk = match walk.march {
             true => Walk::planes(rows, self.offsets[self.count - 1] as usize, grid),

@@ -13,6 +13,7 @@ pub(super) struct Smooth {
     pub first: u64,
     pub last: i32,
     pub keeps: i32,
+    pub exponent: u64,
 }
 
-const _: () = assert!(size_of::<Smooth>() == 64);
+const _: () = assert!(size_of::<Smooth>() == 72);

@@ -51,6 +51,8 @@ const FILES: &[&File] = &[
     &multilevel::GALERKIN,
     &multilevel::INTERPOLATE,
     &multilevel::MULTIPASS,
+    &multilevel::NARROW,
+    &multilevel::NARROW_BLOCK,
     &multilevel::NEAR_NULL,
     &multilevel::PATHS,
     &multilevel::ROWS,
@@ -110,6 +112,16 @@ pub(crate) fn define(name: &str, value: impl ToString) -> (String, String) {
 
 pub(crate) fn value(precision: Precision) -> (String, String) {
     define("VALUE", if precision == Precision::F64 { "double" } else { "float" })
+}
+
+/// The constants of a kernel with vectors in f32, and nothing for vectors in f64.
+pub(crate) fn vectors(precision: Precision) -> Option<(String, String)> {
+    (precision == Precision::F32).then(|| define("REAL", "float"))
+}
+
+/// The constant of a kernel with vectors in f32 that stores its result in f64.
+pub(crate) fn result(wide: bool) -> Option<(String, String)> {
+    wide.then(|| define("RESULT", "double"))
 }
 
 fn of(files: impl Iterator<Item = &'static &'static File>, set: Set) -> Vec<Kernel> {
@@ -221,6 +233,7 @@ mod tests {
             "unsigned short" => "u16",
             "char" | "u8" => "u8",
             "double" => "f64",
+            "float" => "f32",
             "int2" => "[i32; 2]",
             "uint2" => "[u32; 2]",
             "double2" => "[f64; 2]",

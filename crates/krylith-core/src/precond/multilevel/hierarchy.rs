@@ -10,6 +10,7 @@
 use super::coarsest::Inverse;
 use super::cycle::{Coarse, Cycle, Work, cycle};
 use super::level::{Coarser, Finest, Level};
+use super::narrow::{self, NarrowCycle};
 use super::parts::{operator, owned, supported};
 use super::ranks::{self, Next};
 use super::side::Side;
@@ -50,6 +51,8 @@ pub struct Multilevel<S: Coarsen> {
     work: RefCell<Vec<Work<S>>>,
     /// The levels for several systems, once they are needed.
     wide: RefCell<Option<Wide<S>>>,
+    /// The cycle in f32, if the options ask for one and the device has one.
+    narrow: Option<Box<dyn NarrowCycle<S>>>,
     symmetric: bool,
     /// Global numbers of own rows, if a hierarchy over ranks may have to be built again.
     numbers: Option<OwnRows>,
@@ -133,7 +136,8 @@ impl<S: Coarsen> Multilevel<S> {
         });
         let work = RefCell::new(work.collect::<Result<_>>()?);
         let wide = RefCell::default();
-        Ok(Self { levels, work, wide, symmetric, numbers: kept, options, key: fresh_key() })
+        let narrow = narrow::cycle(&levels, &options)?;
+        Ok(Self { levels, work, wide, narrow, symmetric, numbers: kept, options, key: fresh_key() })
     }
 
     /// Builds the levels that ranks share, and returns the first level of which every rank has all rows.
@@ -175,6 +179,7 @@ impl<S: Coarsen> Multilevel<S> {
     /// As [`new`](Self::new); values of another shape. After an error the hierarchy must not be applied.
     pub fn update_values(&mut self, terms: &Terms, values: TermValues) -> Result<()> {
         self.wide = RefCell::default(); // it shares arrays
+        self.narrow = None;
         let finest = &mut self.levels[0];
         let count = finest.terms.terms.len();
         let rows = finest.terms.block_rows();
@@ -227,6 +232,8 @@ impl<S: Coarsen> Multilevel<S> {
                 }
             }
         }
+        self.narrow = narrow::cycle(&self.levels, &self.options)?;
+        self.key = fresh_key();
         if turned { self.turn() } else { Ok(()) }
     }
 
@@ -292,6 +299,11 @@ impl<S: Coarsen> Multilevel<S> {
         &self.options
     }
 
+    /// Returns true if cycles of one vector are in f32.
+    pub fn is_narrow(&self) -> bool {
+        self.narrow.is_some()
+    }
+
     /// Returns true if K-cycles use flexible CG; otherwise they use GCR.
     pub fn is_symmetric(&self) -> bool {
         self.symmetric
@@ -352,7 +364,10 @@ fn relaxed<S: Coarsen>(
 }
 
 impl<S: Coarsen> LinearOperator<S> for Multilevel<S> {
-    fn apply(&self, _: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+    fn apply(&self, on: &S, x: &S::Vector, y: &mut S::Vector) -> Result<()> {
+        if let Some(narrow) = &self.narrow {
+            return narrow.apply(on, x, y);
+        }
         cycle(&self.levels, &mut self.work.borrow_mut(), false, &mut [(x, y)])
     }
     fn prepare_columns(&self, _: &S, count: usize) -> Result<()> {
@@ -418,6 +433,9 @@ impl<S: Coarsen> LinearOperator<S> for Multilevel<S> {
         joined_key([self.key, wide].into_iter().chain(self.levels.iter().map(Level::key)))
     }
     fn bytes(&self) -> u64 {
+        if let Some(narrow) = &self.narrow {
+            return narrow.bytes();
+        }
         let (mut visits, mut sum) = (1, 0);
         for (level, work) in self.levels.iter().zip(&*self.work.borrow()) {
             sum += visits * level.bytes();

@@ -25,6 +25,7 @@ mod cycle;
 mod hierarchy;
 pub(crate) mod host;
 mod level;
+mod narrow;
 mod near_null;
 mod options;
 mod parts;
@@ -39,6 +40,8 @@ pub use cycle::{Cycle, STEPS as CYCLE_STEPS};
 pub use hierarchy::Multilevel;
 pub(crate) use level::Finest;
 pub use level::Level;
+#[doc(hidden)]
+pub use narrow::{NarrowCycle, NarrowLevel};
 #[cfg(feature = "cuda")]
 pub(crate) use near_null::RigidModes;
 pub use near_null::{NearNull, NearNullTransfer, Nodal};
@@ -393,6 +396,17 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
     /// dense inverse on the last level.
     fn level_operator(&self, terms: &Terms, precision: Precision) -> Result<PointBlock<Self>> {
         PointBlock::with_format(self, terms, precision, Format::Csr)
+    }
+    /// Returns true if this device has cycles in f32.
+    fn computes_in_f32(&self) -> bool {
+        false
+    }
+    /// Makes a cycle in f32 from the parts of all levels. Returns `None` if this device has none for them.
+    ///
+    /// # Errors
+    /// Out of device memory.
+    fn narrow_cycle(&self, _levels: &[NarrowLevel<Self>]) -> Result<Option<Box<dyn NarrowCycle<Self>>>> {
+        Ok(None)
     }
     /// Returns true if this device computes residuals and smoother steps in the same pass as this product.
     fn fuses(&self, _product: &Self::Product) -> bool {

@@ -35,6 +35,9 @@ pub struct MultilevelOptions {
     pub gather: usize,
     /// Precision of everything that is stored; arithmetic is in f64.
     pub precision: Precision,
+    /// Precision of the matrices and vectors of a cycle. f32 needs a device with kernels for it, and levels
+    /// stored in f64, from which the cycle is rounded. Otherwise the cycle is in f64.
+    pub compute: Precision,
 }
 
 impl MultilevelOptions {
@@ -61,6 +64,7 @@ impl Default for MultilevelOptions {
             levels: Self::LEVELS,
             gather: Self::GATHER,
             precision: Precision::F64,
+            compute: Precision::F64,
         }
     }
 }

@@ -51,6 +51,8 @@ pub struct AmgSpec {
     pub levels: usize,
     /// Precision of everything that is stored; by default that of the solver.
     pub precision: Option<Precision>,
+    /// Precision of the matrices and vectors of a cycle, where the device has kernels for f32.
+    pub compute: Option<Precision>,
 }
 
 /// Default number of sweeps of a smoother.
@@ -64,7 +66,7 @@ const MOST_LEVELS: usize = 100;
 /// iterations, 249 and 255 ms. 256³ nodes take 18 and 10 iterations, 815 and 668 ms.
 const WIDE: usize = 20_000_000;
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "cycle",
     "coarsen",
     "strength",
@@ -79,6 +81,7 @@ const KEYS: [&str; 14] = [
     "coarsest",
     "levels",
     "precision",
+    "compute",
 ];
 
 /// Methods of coarsening, by name.
@@ -105,6 +108,7 @@ impl Default for AmgSpec {
             coarsest: MultilevelOptions::COARSEST,
             levels: MultilevelOptions::LEVELS,
             precision: None,
+            compute: None,
         }
     }
 }
@@ -187,6 +191,7 @@ impl AmgSpec {
             "levels" => self.levels = whole_number(value, 1, MOST_LEVELS)?,
             // `store` was the name until version 0.1.
             "precision" | "store" => self.precision = Some(value.parse()?),
+            "compute" => self.compute = Some(value.parse()?),
             _ => return unknown(&format!("key of {name}"), key, &KEYS),
         }
         Ok(())
@@ -221,6 +226,7 @@ impl AmgSpec {
         keys.extend((self.coarsest != default.coarsest).then(|| format!("coarsest={}", self.coarsest)));
         keys.extend((self.levels != default.levels).then(|| format!("levels={}", self.levels)));
         keys.extend(self.precision.map(|precision| format!("precision={precision}")));
+        keys.extend(self.compute.map(|precision| format!("compute={precision}")));
         let colon = if keys.is_empty() { "" } else { ":" };
         write!(f, "{name}{colon}{}", keys.join(","))
     }
@@ -307,6 +313,7 @@ impl AmgSpec {
             coarsest: self.coarsest,
             levels: self.levels,
             precision: self.precision.unwrap_or(precision),
+            compute: self.compute.unwrap_or_default(),
         }
     }
 }

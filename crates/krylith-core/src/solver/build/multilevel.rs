@@ -17,6 +17,9 @@ use crate::text::{count, plural, seconds};
 use crate::{Error, Result};
 use std::time::Instant;
 
+/// From this number of unknowns on, cycles on a GPU are computed in f32 by default.
+const IN_F32: usize = 100_000;
+
 /// Builds a hierarchy over all ranks. With `smoothed` cycles also smooth on the finest level. Otherwise the
 /// hierarchy is the coarse part of a combination. Collective.
 pub(super) fn build<S: SolverSpace>(
@@ -35,7 +38,15 @@ pub(super) fn build<S: SolverSpace>(
         None => spec.of_system(order, local.unknowns, mixed).options(order, precision),
         Some(_) => spec.of_near_null().options(order.max(2), precision),
     };
-    let options = MultilevelOptions { smooth_finest: smoothed, ..options };
+    let mut options = MultilevelOptions { smooth_finest: smoothed, ..options };
+    let asked = spec.compute.or(spec.precision).or(local.precond_precision);
+    if space.computes_in_f32() && spec.precision.is_none() && asked != Some(Precision::F64) {
+        // A cycle in f32 is rounded from levels in f64.
+        let large = local.unknowns >= IN_F32 && precision == Precision::F64;
+        if large || asked == Some(Precision::F32) {
+            (options.precision, options.compute) = (Precision::F64, Precision::F32);
+        }
+    }
     if options.relax > 0 && local.near.is_none() {
         return Err(Error::invalid(format!(
             "amg: relax={} smooths near-null vectors, and the system has none; give them, or omit relax",
@@ -44,7 +55,7 @@ pub(super) fn build<S: SolverSpace>(
     }
     let made = (|| {
         // Share the solver's operator if precisions agree.
-        let operator = (options.precision == precision).then(|| a.clone());
+        let operator = (options.precision == a.borrow().precision()).then(|| a.clone());
         let subdomains = match spec.subdomains(order).filter(|_| smoothed && local.numbers.is_none()) {
             None => None,
             Some(wanted) => {
@@ -126,6 +137,7 @@ fn info<S: SolverSpace>(
         ("relax".into(), counted(options.relax)),
         ("levels".into(), counted(most)),
         ("store".into(), text(&options.precision.to_string())),
+        ("compute".into(), text(if p.is_narrow() { "f32" } else { "f64" })),
         ("operator_complexity".into(), Value::Number(operators)),
         ("grid_complexity".into(), Value::Number(grids)),
     ];

@@ -3,7 +3,7 @@
 use super::super::compiler::{Defines, Kernel};
 use super::super::launch::{Address, At, Entry, Of, Reals, Set, kernels};
 use super::super::smooth::Smooth;
-use super::super::specialisations::{define, value};
+use super::super::specialisations::{define, result, value, vectors};
 use super::detect::Ghosts;
 use super::{Columns, MOST_DIAGONALS, Sums};
 use crate::space::{MOST_COLUMNS, Precision};
@@ -170,6 +170,37 @@ pub(in crate::device::cuda) fn dia_that_smooths(
     dia_smooth.named(name, defines)
 }
 
+/// Variants of the kernels for a matrix and vectors in f32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::device::cuda) enum Narrow {
+    /// A residual or a step.
+    Any,
+    /// The first two steps from zero.
+    FromZero,
+    /// A step whose result is in f64.
+    ToF64,
+}
+
+/// The same for a matrix and vectors in f32. Their numbers take half of the registers.
+pub(in crate::device::cuda) fn dia_that_smooths_f32(
+    shape: &DiaShape,
+    name: &'static str,
+    variant: Narrow,
+) -> Of<dia_smooth> {
+    let mut defines = vec![
+        value(Precision::F32),
+        define("COUNT", shape.most),
+        define("EXACT", shape.exact as u32),
+        define("SYMMETRIC", shape.symmetric as u32),
+        define("AHEAD", u32::from(shape.symmetric && shape.most <= 5)),
+        define("THREADS", DiaShape::THREADS),
+        define("CTAS", 5),
+        define("SMOOTH", 1 + u32::from(variant == Narrow::FromZero)),
+    ];
+    defines.extend(vectors(Precision::F32).into_iter().chain(result(variant == Narrow::ToF64)));
+    dia_smooth.named(name, defines)
+}
+
 /// Returns the kernel of several vectors: of products, or of residuals and smoother steps, where `smooths` is
 /// 1, or 2 for steps from zero.
 pub(in crate::device::cuda) fn dia_of_columns(shape: &DiaShape, smooths: usize) -> Of<dia_columns> {
@@ -194,16 +225,32 @@ fn all_kernels(set: Set) -> Vec<Kernel> {
     let plain = shapes.iter().map(|shape| dia(shape, dia_product).into());
     // `all` also contains mappings that are not exact.
     let smooth = shapes.iter().filter(|shape| shape.smooths());
+    let narrow = smooth.clone().filter(|shape| shape.precision == Precision::F64).flat_map(in_f32);
     let columns = shapes.iter().flat_map(|shape| {
         let most = if shape.smooths() { 2 } else { 0 };
         (0..=most).map(|smooths| dia_of_columns(shape, smooths).into())
     });
-    plain.chain(smooth.flat_map(both_that_smooth)).chain(columns).collect()
+    plain.chain(smooth.clone().flat_map(both_that_smooth)).chain(narrow).chain(columns).collect()
 }
 
 /// Returns the kernels with and without a step from zero.
 fn both_that_smooth(shape: &DiaShape) -> [Kernel; 2] {
     [false, true].map(|from_zero| dia_that_smooths(shape, "dia_product", from_zero).into())
+}
+
+/// Returns the kernels in f32 of a matrix with this many entries in a full row, if it is stored by diagonals.
+pub(crate) fn likely_in_f32(entries: usize) -> Vec<Kernel> {
+    let shape = DiaShape::choose(entries.clamp(1, 32) / 2 + 1, true, Precision::F64);
+    match entries <= 32 && shape.smooths() {
+        true => in_f32(&shape).into(),
+        false => Vec::new(),
+    }
+}
+
+/// Returns one kernel of each variant.
+fn in_f32(shape: &DiaShape) -> [Kernel; 3] {
+    let all = [Narrow::Any, Narrow::FromZero, Narrow::ToF64];
+    all.map(|variant| dia_that_smooths_f32(shape, "dia_product", variant).into())
 }
 
 /// Returns the smoothing kernels of a matrix with this many entries in a full row, if it is stored by

@@ -3,7 +3,8 @@
 // tiles share (csr_cut_rows) and the residual that certifies a solution.
 // Constants: VALUE (double or float as stored), THREADS, CTAS (resident, limited by registers), CAPACITY
 // (most entries of a tile), LONG (rows up to this length are never cut); PEERS or SMOOTH, if defined: other
-// targets of the numbers of y.
+// targets of the numbers of y; REAL, double or float, the type of vectors and
+// arithmetic of products that smooth.
 // Bytes moved at least: for each entry the value and 4 bytes; for each row 8 of row_ptr, 8 of y and 8 of x.
 // For 7 entries per row in f64: 107 per row.
 //
@@ -24,6 +25,9 @@
 #ifndef VALUE
 #define VALUE double
 #endif
+#ifndef REAL
+#define REAL double
+#endif
 
 #include "twofold.cuh"
 
@@ -36,6 +40,7 @@ constexpr int ROW = 3;  // a row counts as much as 2^-ROW entries
 constexpr int MOST = 32;  // entries of a row that one lane sums
 constexpr int HEAD = 1, UNEVEN = 2, LANES = 4;
 static_assert(EACH % 2 == 0 && EACH * THREADS == CAPACITY, "threads take pairs");
+struct __align__(2 * sizeof(REAL)) Pair { REAL first, second; };
 // A tile: its first entry, its first row (plus one if it starts with HEAD, the rest of an earlier row), and
 // its kind, which contains LANES, the binary logarithm of the lanes per item.
 struct __align__(16) Tile { i64 entry; int row, kind; };
@@ -107,7 +112,7 @@ __device__ __forceinline__ void each_item(const Items& on, const i64* __restrict
     for (int o = threadIdx.x; o < whole; o += THREADS) {
         const Range mine = range(on, ahead, o >> log);
         if (o + THREADS < lanes) ahead = row_at(on, row_ptr, (o + THREADS) >> log);
-        double all = o < lanes ? sum(mine) : 0.0;
+        REAL all = o < lanes ? sum(mine) : (REAL)0;
 #pragma unroll
         for (int d = 1; d < 1 << log; d *= 2) all += __shfl_xor_sync(~0u, all, d);
         if (o < lanes && o % (1 << log) == 0) write(o >> log, mine, all);
@@ -116,17 +121,17 @@ __device__ __forceinline__ void each_item(const Items& on, const i64* __restrict
 
 // Sums the rows of a tile from its products; `many` is 0.
 template <int log, class Write>
-__device__ __forceinline__ void sum_rows(const Items& on, const i64* __restrict__ row_ptr, const Row& ahead, const double* products, int* many, int* list,
+__device__ __forceinline__ void sum_rows(const Items& on, const i64* __restrict__ row_ptr, const Row& ahead, const REAL* products, int* many, int* list,
                                            Write write) {
     auto added = [&](int p, int end, int step) {
-        double sum = 0.0;
+        REAL sum = 0;
 #pragma unroll 4
         for (; p < end; p += step) sum += products[p];
         return sum;
     };
     auto is_long = [&](const Range& of) { return log < 5 && of.end - of.begin > MOST << log; };
-    auto summed = [&](const Range& of) { return is_long(of) ? 0.0 : added(of.begin + threadIdx.x % (1 << log), of.end, 1 << log); };
-    auto write_or_list = [&](int i, const Range& of, double sum) {
+    auto summed = [&](const Range& of) { return is_long(of) ? (REAL)0 : added(of.begin + threadIdx.x % (1 << log), of.end, 1 << log); };
+    auto write_or_list = [&](int i, const Range& of, REAL sum) {
         if (is_long(of)) list[atomicAdd(many, 1)] = i;
         else write(i, sum);
     };
@@ -135,7 +140,7 @@ __device__ __forceinline__ void sum_rows(const Items& on, const i64* __restrict_
     __syncthreads();
     for (int w = threadIdx.x / 32; w < *many; w += THREADS / 32) {
         const Range of = range(on, row_at(on, row_ptr, list[w]), list[w]);
-        double sum = added(of.begin + threadIdx.x % 32, of.end, 32);
+        REAL sum = added(of.begin + threadIdx.x % 32, of.end, 32);
 #pragma unroll
         for (int d = 1; d < 32; d *= 2) sum += __shfl_xor_sync(~0u, sum, d);
         if (threadIdx.x % 32 == 0) write(list[w], sum);
@@ -160,6 +165,7 @@ template <class F> __device__ __forceinline__ void with_constant(int log, F f) {
 #ifdef PEERS
 struct Others { double* y[15]; i64 count; };
 #define OTHERS , const Others others
+#define RESULTS double
 #define STORE(row, value)                                                     \
     do {                                                                      \
         y[row] = value;                                                       \
@@ -170,20 +176,21 @@ struct Others { double* y[15]; i64 count; };
 #elif defined(SMOOTH)
 #include "smooth.cuh"
 #define OTHERS , const Smooth of
-#define STORE(row, value) y[row] = smoothed(of, own_numbers(of, row), row, value)
+#define STORE(row, value) y[row] = RESULT_OF(of, smoothed(of, own_numbers(of, row), row, value))
 #else
 #define OTHERS
+#define RESULTS double
 #define STORE(row, value) y[row] = value
 #endif
 
 extern "C" __global__ void __launch_bounds__(THREADS, CTAS)
 csr_product(const int* halt, const Tile* __restrict__ tiles, const i64* __restrict__ row_ptr, const unsigned* __restrict__ col,
-            const VALUE* __restrict__ values, const i64 entries, const double* __restrict__ x, double* __restrict__ y,
+            const VALUE* __restrict__ values, const i64 entries, const REAL* __restrict__ x, RESULTS* __restrict__ y,
             double* __restrict__ parts, const double* __restrict__ coefficient OTHERS) {
-    __shared__ __align__(16) double products[CAPACITY];
+    __shared__ __align__(16) REAL products[CAPACITY];
     __shared__ int many, list[CAPACITY / MOST];
     const int halted = halt ? *halt : 0, t = blockIdx.x;
-    const double c = *coefficient;
+    const REAL c = (REAL)*coefficient;
     const Tile both[2] = {tiles[t], tiles[t + 1]};
     if (halted) return;
     const Items on = {both};
@@ -211,14 +218,14 @@ csr_product(const int* halt, const Tile* __restrict__ tiles, const i64* __restri
     }
     Row mine = {};
     if ((int)(threadIdx.x >> on.log()) < on.count()) mine = row_at(on, row_ptr, threadIdx.x >> on.log());
-    double neighbour[EACH];
+    REAL neighbour[EACH];
 #pragma unroll
-    for (int k = 0; k < EACH; ++k) neighbour[k] = entry(k) < count ? x[column[k]] : 0.0;
+    for (int k = 0; k < EACH; ++k) neighbour[k] = entry(k) < count ? x[column[k]] : (REAL)0;
 #pragma unroll
     for (int k = 0; k < EACH; k += 2)
-        *(double2*)(products + entry(k)) = {(double)value[k] * neighbour[k], (double)value[k + 1] * neighbour[k + 1]};
+        *(Pair*)(products + entry(k)) = {(REAL)value[k] * neighbour[k], (REAL)value[k + 1] * neighbour[k + 1]};
     __syncthreads();
-    auto write = [&](int i, double sum) {
+    auto write = [&](int i, REAL sum) {
         const int part = on.part(i);
         if (part < 0) STORE(on.first() + i, c * sum);
         else parts[2 * (i64)t + part] = c * sum;
@@ -229,7 +236,7 @@ csr_product(const int* halt, const Tile* __restrict__ tiles, const i64* __restri
 // Rows that several tiles share: adds their parts in order, one warp per row. cuts: row, first tile and last
 // tile of each.
 extern "C" __global__ void csr_cut_rows(const int* halt, const int count, const int* __restrict__ cuts, const double* __restrict__ parts,
-                                        double* __restrict__ y OTHERS) {
+                                        RESULTS* __restrict__ y OTHERS) {
     if (halt && *halt) return;
     const int i = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
     if (i >= count) return;

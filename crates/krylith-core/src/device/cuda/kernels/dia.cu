@@ -9,6 +9,7 @@
 // - SYMMETRIC: 1 if the main diagonal and those above it are stored, and v[-k][i] = v[k][i - k].
 // - AHEAD: 1 if the registers suffice to load a row's numbers one step before they are used.
 // - THREADS, and CTAS (resident, limited by registers).
+// - REAL: double or float, the type of vectors and arithmetic of the products that smooth.
 // - SMOOTH, if defined: rows turn their numbers into a residual or a smoother step; 2: from zero.
 // - COLUMNS, if defined: the module has dia_columns alone, a product with several vectors.
 //
@@ -34,6 +35,9 @@
 #ifndef VALUE
 #define VALUE double
 #endif
+#ifndef REAL
+#define REAL double
+#endif
 constexpr int RUN = 1, PAIR = 1, PIECES = RUN / PAIR;
 #include "halo.cuh"
 #include "smooth.cuh"
@@ -49,7 +53,7 @@ typedef long long i64;
 #define SMOOTH_ARGUMENT , const Smooth of
 #define SMOOTH_PASSED , of
 #define OWN(i) const Own own = own_numbers(of, i)
-#define STORE(i, sum) y[i] = smoothed(of, own, i, sum)
+#define STORE(i, sum) y[i] = RESULT_OF(of, smoothed(of, own, i, sum))
 #else
 #define SMOOTH_ARGUMENT
 #define SMOOTH_PASSED
@@ -60,16 +64,16 @@ typedef long long i64;
 // Numbers of x; with SMOOTH 2 those of the first step from zero, c D^-1 b, which are not stored anywhere.
 #if defined(SMOOTH) && SMOOTH == 2
 struct Numbers {
-    const double* __restrict__ d;
-    const double* __restrict__ b;
-    double c;
-    __device__ __forceinline__ double operator()(i64 i) const { return c * __ldg(d + i) * __ldg(b + i); }
+    const REAL* __restrict__ d;
+    const REAL* __restrict__ b;
+    REAL c;
+    __device__ __forceinline__ REAL operator()(i64 i) const { return c * __ldg(d + i) * __ldg(b + i); }
 };
-#define NUMBERS {of.d, of.b, *of.first}
+#define NUMBERS {of.d, of.b, (REAL)*of.first}
 #else
 struct Numbers {
-    const double* __restrict__ x;
-    __device__ __forceinline__ double operator()(i64 i) const { return __ldg(x + i); }
+    const REAL* __restrict__ x;
+    __device__ __forceinline__ REAL operator()(i64 i) const { return __ldg(x + i); }
 };
 #define NUMBERS {x}
 #endif
@@ -96,26 +100,27 @@ struct Ghosts {
     const VALUE* values;
 };
 
-__device__ __forceinline__ double number(const VALUE* __restrict__ values, i64 at) { return (double)__ldg(values + at); }
+__device__ __forceinline__ REAL number(const VALUE* __restrict__ values, i64 at) { return (REAL)__ldg(values + at); }
 // A diagonal that is read once.
-__device__ __forceinline__ double number_once(const VALUE* __restrict__ values, i64 at) { return (double)__ldcs(values + at); }
+__device__ __forceinline__ REAL number_once(const VALUE* __restrict__ values, i64 at) { return (REAL)__ldcs(values + at); }
+constexpr REAL ZERO = 0;
 
 // Of a row's own numbers in symmetric storage the first is read once; in a march, so is the last.
-__device__ __forceinline__ double own_number(const VALUE* __restrict__ values, int k, i64 stride, unsigned i) {
+__device__ __forceinline__ REAL own_number(const VALUE* __restrict__ values, int k, i64 stride, unsigned i) {
     return k == 0 || k == COUNT - 1 ? number_once(values, k * stride + i) : number(values, k * stride + i);
 }
 
 // One row, without the coefficient. i + offset wraps around if it is negative, and is then not a valid row
 // either.
-__device__ __forceinline__ double row_sum(unsigned i, unsigned rows, int count, const Offsets& offsets, const VALUE* __restrict__ values, i64 stride,
+__device__ __forceinline__ REAL row_sum(unsigned i, unsigned rows, int count, const Offsets& offsets, const VALUE* __restrict__ values, i64 stride,
                                           const Numbers& at) {
-    double sum = 0.0;
+    REAL sum = 0;
 #if SYMMETRIC
 #pragma unroll
     for (int k = COUNT - 1; k > 0; --k) {
         if (!EXACT && k >= count) continue;
         const unsigned j = i - (unsigned)offsets.at[k];
-        const double a = j < rows ? number(values, k * stride + j) : 0.0, v = j < rows ? at(j) : 0.0;
+        const REAL a = j < rows ? number(values, k * stride + j) : ZERO, v = j < rows ? at(j) : ZERO;
         sum = fma(a, v, sum);
     }
     sum = fma(number_once(values, i), at(i), sum);
@@ -123,7 +128,7 @@ __device__ __forceinline__ double row_sum(unsigned i, unsigned rows, int count, 
     for (int k = 1; k < COUNT; ++k) {
         if (!EXACT && k >= count) continue;
         const unsigned j = i + (unsigned)offsets.at[k];
-        const double a = number(values, k * stride + i), v = j < rows ? at(j) : 0.0;
+        const REAL a = number(values, k * stride + i), v = j < rows ? at(j) : ZERO;
         sum = fma(a, v, sum);
     }
 #else
@@ -131,7 +136,7 @@ __device__ __forceinline__ double row_sum(unsigned i, unsigned rows, int count, 
     for (int k = 0; k < COUNT; ++k) {
         if (!EXACT && k >= count) continue;
         const unsigned j = i + (unsigned)offsets.at[k];
-        const double a = number_once(values, k * stride + i), v = j < rows ? at(j) : 0.0;
+        const REAL a = number_once(values, k * stride + i), v = j < rows ? at(j) : ZERO;
         sum = fma(a, v, sum);
     }
 #endif
@@ -204,19 +209,19 @@ __device__ __forceinline__ void count_in(double (&sums)[DOTS], double x, double 
 // items: runs of THREADS rows, or of THREADS rows of `steps` planes each, plane by plane.
 template <int DOTS, bool MARCH>
 __device__ __forceinline__ void multiply(const int* halt, const unsigned rows, const int count, const Offsets& offsets, const VALUE* __restrict__ values,
-                                         const i64 stride, const double* __restrict__ x, double* __restrict__ y, const double* __restrict__ coefficient,
+                                         const i64 stride, const REAL* __restrict__ x, RESULTS* __restrict__ y, const double* __restrict__ coefficient,
                                          const int items, const int steps, const Sums& to, Exchange* exchange SMOOTH_ARGUMENT) {
     if (halt && *halt) return;
     const Numbers at = NUMBERS;
     begin_exchange(exchange, at);
-    const double c = *coefficient;
+    const REAL c = (REAL)*coefficient;
     double sums[DOTS > 0 ? DOTS : 1] = {};
     if (!MARCH) {
         for (int item = blockIdx.x; item < items; item += gridDim.x) {
             const unsigned i = (unsigned)item * THREADS + threadIdx.x;
             if (i >= rows) continue;
             OWN(i);
-            const double sum = c * row_sum(i, rows, count, offsets, values, stride, at);
+            const REAL sum = c * row_sum(i, rows, count, offsets, values, stride, at);
             STORE(i, sum);
             if (DOTS > 0) count_in(sums, at(i), sum);
         }
@@ -229,10 +234,10 @@ __device__ __forceinline__ void multiply(const int* halt, const unsigned rows, c
             const i64 from = (i64)(item / tiles) * steps * march + in_plane;
             if (in_plane >= march || from >= rows) continue;
             unsigned i = (unsigned)from;
-            double below = i >= march ? at(i - march) : 0.0, here = at(i);
+            REAL below = i >= march ? at(i - march) : ZERO, here = at(i);
 #if SYMMETRIC
-            double coupling = i >= march ? number(outer, i - march) : 0.0;
-            double now[COUNT], above = i + march < rows ? at(i + march) : 0.0;
+            REAL coupling = i >= march ? number(outer, i - march) : ZERO;
+            REAL now[COUNT], above = i + march < rows ? at(i + march) : ZERO;
 #pragma unroll
             for (int k = 0; k < COUNT; ++k) now[k] = own_number(values, k, stride, i);
 #endif
@@ -241,35 +246,35 @@ __device__ __forceinline__ void multiply(const int* halt, const unsigned rows, c
 #if SYMMETRIC
                 const unsigned ahead = i + march;
                 const bool more = t + 1 < steps && ahead < rows;
-                double next[COUNT], beyond;
+                REAL next[COUNT], beyond;
                 auto ask = [&] {
 #pragma unroll
-                    for (int k = 0; k < COUNT; ++k) next[k] = more ? own_number(values, k, stride, ahead) : 0.0;
-                    beyond = more && ahead + march < rows ? at(ahead + march) : 0.0;
+                    for (int k = 0; k < COUNT; ++k) next[k] = more ? own_number(values, k, stride, ahead) : ZERO;
+                    beyond = more && ahead + march < rows ? at(ahead + march) : ZERO;
                 };
                 if (AHEAD) ask();  // data from memory, one step before it is used
-                double sum = coupling * below;
+                REAL sum = coupling * below;
 #pragma unroll
                 for (int k = LAST - 1; k > 0; --k) {
                     const unsigned j = i - (unsigned)offsets.at[k];
-                    const double a = j < rows ? number(values, k * stride + j) : 0.0, v = j < rows ? at(j) : 0.0;
+                    const REAL a = j < rows ? number(values, k * stride + j) : ZERO, v = j < rows ? at(j) : ZERO;
                     sum = fma(a, v, sum);
                 }
                 sum = fma(now[0], here, sum);
 #pragma unroll
                 for (int k = 1; k < LAST; ++k) {
                     const unsigned j = i + (unsigned)offsets.at[k];
-                    sum = fma(now[k], j < rows ? at(j) : 0.0, sum);
+                    sum = fma(now[k], j < rows ? at(j) : ZERO, sum);
                 }
                 sum = c * fma(now[LAST], above, sum);
 #else
-                const double above = i + march < rows ? at(i + march) : 0.0;
-                const double upper = number_once(outer, i);
-                double sum = number_once(values, i) * below;
+                const REAL above = i + march < rows ? at(i + march) : ZERO;
+                const REAL upper = number_once(outer, i);
+                REAL sum = number_once(values, i) * below;
 #pragma unroll
                 for (int k = 1; k < LAST; ++k) {
                     const unsigned j = i + (unsigned)offsets.at[k];
-                    const double a = number_once(values, k * stride + i), v = k == COUNT / 2 ? here : j < rows ? at(j) : 0.0;
+                    const REAL a = number_once(values, k * stride + i), v = k == COUNT / 2 ? here : j < rows ? at(j) : ZERO;
                     sum = fma(a, v, sum);
                 }
                 sum = c * fma(upper, above, sum);
@@ -294,7 +299,7 @@ __device__ __forceinline__ void multiply(const int* halt, const unsigned rows, c
 #define PRODUCT(name, dots, march)                                                                                                                      \
     extern "C" __global__ void __launch_bounds__(THREADS, CTAS)                                                                                         \
     name(const int* halt, const unsigned rows, const int count, const Offsets offsets, const VALUE* __restrict__ values, const i64 stride,              \
-         const double* __restrict__ x, double* __restrict__ y, const double* __restrict__ coefficient, const int items, const int steps, const Sums to, \
+         const REAL* __restrict__ x, RESULTS* __restrict__ y, const double* __restrict__ coefficient, const int items, const int steps, const Sums to, \
          Exchange* exchange SMOOTH_ARGUMENT) {                                                                                                                          \
         multiply<dots, march>(halt, rows, count, offsets, values, stride, x, y, coefficient, items, steps, to, exchange SMOOTH_PASSED);                 \
     }

@@ -3,41 +3,57 @@
 // numbers other rows still read. Results are linear in s, so the products with ghosts are added later.
 //
 // Bytes per row besides those of the product: 8 of b; for a step 8 each of d and x (from caches), 8 if p is
-// read and 8 if it is written.
+// read and 8 if it is written. REAL is the type of vectors and of the arithmetic, double or float.
+
+// RESULT, if defined, is double: results are then numbers times 2^of.exponent[0], for which a product stores no
+// vectors of type REAL.
+
+#ifndef REAL
+#define REAL double
+#endif
 
 struct Smooth {
-    const double* x;
-    const double* b;
-    const double* d;  // D^-1; null: r = b - s, or b + s with `keeps`
-    double* p;        // the last direction, replaced by the next one
+    const REAL* x;
+    const REAL* b;    // null for 0
+    const REAL* d;    // D^-1; null: r = b - s, or b + s with `keeps`
+    REAL* p;          // the last direction, replaced by the next one
     const double* a;  // weight of the last direction
     const double* c;
     const double* first;  // null; otherwise x = first D^-1 b, which is not stored anywhere
     int last;         // the last direction: 0 none, 1 x, 2 p
     int keeps;        // p is written
+    const int* exponent;  // of results of type RESULT
 };
 
 // The row's own numbers, loaded before its sum is known.
-struct Own { double b, d, x, p; };
+struct Own { REAL b, d, x, p; };
 __device__ __forceinline__ Own own_numbers(const Smooth& of, long long i) {
-    Own own = {of.b[i], 0.0, 0.0, 0.0};
+    Own own = {of.b ? of.b[i] : 0, 0, 0, 0};
     if (of.d) {
         own.d = of.d[i];
-        own.x = of.first ? *of.first * own.d * own.b : of.x[i];
+        own.x = of.first ? (REAL)*of.first * own.d * own.b : of.x[i];
         if (of.last == 2) own.p = of.p[i];
     }
     return own;
 }
-__device__ __forceinline__ double smoothed(const Smooth& of, const Own& own, long long i, double s) {
+__device__ __forceinline__ REAL smoothed(const Smooth& of, const Own& own, long long i, REAL s) {
     if (!of.d) return of.keeps ? own.b + s : own.b - s;
-    const double rest = own.b - s;
-    double step = *of.c * own.d * rest;
-    if (of.last) step = fma(*of.a, of.last == 1 ? own.x : own.p, step);
+    const REAL rest = own.b - s;
+    REAL step = (REAL)*of.c * own.d * rest;
+    if (of.last) step = fma((REAL)*of.a, of.last == 1 ? own.x : own.p, step);
     if (of.keeps) of.p[i] = step;
     return own.x + step;
 }
+#ifdef RESULT
+#define RESULTS RESULT
+__device__ __forceinline__ double as_result(double v, int e) { return e ? ldexp(v, e) : v; }
+#define RESULT_OF(of, value) as_result((double)(value), *(of).exponent)
+#else
+#define RESULTS REAL
+#define RESULT_OF(of, value) (value)
+#endif
 // Adds s to the number of the row from which y[i] was computed.
-__device__ __forceinline__ void add_late(const Smooth& of, double* __restrict__ y, long long i, double s) {
+__device__ __forceinline__ void add_late(const Smooth& of, REAL* __restrict__ y, long long i, double s) {
     const double more = !of.d ? (of.keeps ? s : -s) : -(*of.c * of.d[i] * s);
     y[i] += more;
     if (of.d && of.keeps) of.p[i] += more;

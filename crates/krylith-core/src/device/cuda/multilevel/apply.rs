@@ -4,27 +4,46 @@
 
 use super::super::Cuda;
 use super::super::driver::{Buffer, Device};
-use super::super::launch::{At, Entry, kernels};
+use super::super::launch::{At, Entry, Of, Reals, kernels};
 use super::super::product::CudaProduct;
 use super::super::smooth::Smooth;
+use super::super::specialisations::{STORES, value, vectors};
 use crate::matrix::Bsr;
 use crate::operator::check_lengths;
 use crate::precond::{Diagonal, Direction, Fused, Passes};
-use crate::space::MOST_COLUMNS;
+use crate::space::{MOST_COLUMNS, Precision};
 use crate::{Error, Result};
 use arrayvec::ArrayVec;
 use std::sync::Arc;
 
 kernels! {
-    TRANSFER in "amg_transfer.cu", |_| vec![amg_transfer.plain().into()];
+    TRANSFER in "amg_transfer.cu", |_| STORES.map(|precision| amg_transfer::of(precision).into()).into();
     fn amg_transfer(
-        halt: At<i32>, rows: i64, order: i32, shift: i32, row_ptr: At<i64>, col: At<u32>, weight: At<f64>,
+        halt: At<i32>, rows: i64, order: i32, shift: i32, row_ptr: At<i64>, col: At<u32>, weight: Reals,
         x: At<f64>, y: At<f64>, add: i32,
     );
 }
 
 /// Approximate number of entries per lane, where lanes share a row.
 const EACH: usize = 4;
+
+impl amg_transfer {
+    /// Returns the kernel for weights and vectors of this precision.
+    pub(super) fn of(precision: Precision) -> Of<Self> {
+        match precision {
+            Precision::F64 => amg_transfer.plain(),
+            Precision::F32 => Self.with([value(precision)].into_iter().chain(vectors(precision)).collect()),
+        }
+    }
+}
+
+/// Returns the binary logarithm of the lanes of a row, and the number of thread blocks.
+pub(super) fn transfer_shape(device: &Device, rows: usize, weights: usize, order: usize) -> (i32, usize) {
+    // With several unknowns per node, the threads of a row already share its weights.
+    let lanes = if order > 1 { 1 } else { (weights / (EACH * rows)).clamp(1, 32).next_power_of_two() };
+    let threads = rows * order * lanes;
+    (lanes.ilog2() as i32, threads.div_ceil(256).min(64 * device.multiprocessors()))
+}
 
 impl CudaProduct {
     /// True if residuals and smoother steps can be computed in the pass of the product.
@@ -105,6 +124,7 @@ impl Cuda {
                     last,
                     keeps: i32::from(keeps),
                     x: 0,
+                    exponent: 0,
                 };
                 (of, to)
             }
@@ -160,19 +180,16 @@ impl Cuda {
             return Ok(());
         }
         let function = device.function(&amg_transfer.plain())?;
-        // With several unknowns per node, the threads of a row already share its weights.
-        let lanes = if order > 1 { 1 } else { (w.blocks() / (EACH * rows)).clamp(1, 32).next_power_of_two() };
-        let threads = rows * order * lanes;
-        let grid = threads.div_ceil(256).min(64 * device.multiprocessors());
+        let (shift, grid) = transfer_shape(device, rows, w.blocks(), order);
         let (halt, add) = (self.halt(), i32::from(add));
         function.on(device, grid, 256).run(
             halt,
             rows as i64,
             order as i32,
-            lanes.ilog2() as i32,
+            shift,
             &at.row_ptr,
             &at.col,
-            &at.values,
+            &*at.values,
             x,
             &*y,
             add,

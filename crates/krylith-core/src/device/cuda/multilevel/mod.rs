@@ -12,6 +12,7 @@ mod fetch;
 mod galerkin;
 mod interpolate;
 mod multipass;
+mod narrow;
 mod near_null;
 mod rows;
 mod split;
@@ -31,7 +32,9 @@ use crate::precond::multilevel::ranks;
 use crate::precond::multilevel::{
     NearNull, NearNullTransfer, Neighbourhood, OwnProlongation, Places, RowsOfMatrix, host,
 };
-use crate::precond::{BlockDiagonal, Coarsen, CoarsenKind, Coarsening, Fused, Passes, Transfer};
+use crate::precond::{
+    BlockDiagonal, Coarsen, CoarsenKind, Coarsening, Fused, NarrowCycle, NarrowLevel, Passes, Transfer,
+};
 use crate::space::Precision;
 use crate::threads::Pool;
 use crate::{Error, Result};
@@ -46,6 +49,8 @@ pub(super) use galerkin::{GALERKIN, ROWS, WIDE};
 pub(super) use galerkin::{Matrix, product};
 pub(super) use interpolate::INTERPOLATE;
 pub(super) use multipass::MULTIPASS;
+pub(crate) use narrow::likely as likely_in_f32;
+pub(super) use narrow::{NARROW, NARROW_BLOCK, narrowed};
 pub(crate) use near_null::likely as likely_near_null;
 pub(super) use near_null::{BLOCK_PRODUCTS, NEAR_NULL, transposed_positions};
 pub(super) use split::{PATHS, SPLIT};
@@ -314,6 +319,12 @@ impl Coarsen for Cuda {
             None => PointBlock::of(terms, CudaProduct::of_level(self, terms, precision)?, precision),
             Some(_) => PointBlock::with_format(self, terms, precision, Format::Csr),
         }
+    }
+    fn computes_in_f32(&self) -> bool {
+        true
+    }
+    fn narrow_cycle(&self, levels: &[NarrowLevel<Self>]) -> Result<Option<Box<dyn NarrowCycle<Self>>>> {
+        Ok(narrow::Narrow::new(self, levels)?.map(|made| Box::new(made) as _))
     }
     fn fuses(&self, product: &CudaProduct) -> bool {
         product.smooths()

@@ -1,0 +1,149 @@
+"""Precisions of a preconditioner on a GPU: whole solves with multigrid in f64, stored in f32, and computed in f32.
+
+    python3 bench/python/precisions.py OUT.json [--small]
+
+Needs CuPy. The matrix is on the GPU. For each system and each of three settings: the set-up, the best of seven solves
+of one Solver, and the best of three whole calls `krylith.solve(A, b)`, in seconds of wall clock with the GPU idle
+before and after. `residual` is |b - A x| / |b|, computed here.
+"""
+
+import json
+import sys
+import time
+
+import cupy as cp
+import cupyx.scipy.sparse as cs
+import numpy as np
+
+import krylith
+
+SETTINGS = {"f64": "amg:compute=f64", "stored": "amg:precision=f32", "f32": "amg:compute=f32"}
+
+
+def diffusion(side, contrast=1.0, wind=0.0, seed=1):
+    """Seven-point diffusion on side^3 cells with random coefficients, and an upwinded wind along x."""
+    rng = np.random.default_rng(seed)
+    k = contrast ** (rng.random((side, side, side)) - 0.5)
+    n = side**3
+    number = np.arange(n, dtype=np.int32).reshape(k.shape)
+    rows, cols, values, diagonal = [], [], [], np.zeros(k.shape)
+    for axis in range(3):
+        low, high = [slice(None)] * 3, [slice(None)] * 3
+        low[axis], high[axis] = slice(None, -1), slice(1, None)
+        low, high = tuple(low), tuple(high)
+        t = 2 / (1 / k[low] + 1 / k[high])
+        more = wind if axis == 0 else 0.0
+        rows += [number[low].ravel(), number[high].ravel()]
+        cols += [number[high].ravel(), number[low].ravel()]
+        values += [-t.ravel(), -(t + more).ravel()]
+        diagonal[low] += t
+        diagonal[high] += t + more
+        for end in (0, -1):
+            at = [slice(None)] * 3
+            at[axis] = end
+            diagonal[tuple(at)] += 2 * k[tuple(at)] + (more if end == 0 else 0)
+    rows.append(number.ravel())
+    cols.append(number.ravel())
+    values.append(diagonal.ravel())
+    return assembled(np.concatenate(rows), np.concatenate(cols), np.concatenate(values), n)
+
+
+def tetrahedra(side, seed=2):
+    """Linear elements on a cube of 6 side^3 tetrahedra with moved nodes, numbered at random."""
+    rng = np.random.default_rng(seed)
+    m = side + 1
+    points = np.stack(np.meshgrid(*[np.arange(m)] * 3, indexing="ij"), -1).reshape(-1, 3).astype(float)
+    points += 0.25 * (rng.random(points.shape) - 0.5)
+    base = np.stack(np.meshgrid(*[np.arange(side)] * 3, indexing="ij"), -1).reshape(-1, 3)
+    at = base @ [m * m, m, 1]
+    steps = [m * m, m, 1]
+    cells = []
+    for order in ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)):
+        corner = np.cumsum([0] + [steps[k] for k in order])
+        cells.append(at[:, None] + corner[None, :])
+    cells = np.concatenate(cells)
+    p = points[cells]
+    edges = p[:, 1:] - p[:, :1]
+    inverse = np.linalg.inv(edges)
+    gradients = np.concatenate([-inverse.sum(2, keepdims=True), inverse], 2)
+    volume = np.abs(np.linalg.det(edges)) / 6
+    local = np.einsum("edi,edj,e->eij", gradients, gradients, volume)
+    new = rng.permutation(m**3).astype(np.int32)
+    i = np.repeat(new[cells], 4, 1).ravel()
+    j = np.tile(new[cells], (1, 4)).ravel()
+    values = local.ravel()
+    border = (points.round() == 0).any(1) | (points.round() == side).any(1)
+    border = border[np.argsort(new)]
+    keep = ~(border[i] | border[j])
+    ends = np.nonzero(border)[0].astype(np.int32)
+    i, j = np.concatenate([i[keep], ends]), np.concatenate([j[keep], ends])
+    return assembled(i, j, np.concatenate([values[keep], np.ones(len(ends))]), m**3)
+
+
+def assembled(i, j, values, n):
+    a = cs.coo_matrix((cp.asarray(values), (cp.asarray(i), cp.asarray(j))), shape=(n, n)).tocsr()
+    a.sum_duplicates()
+    return a
+
+
+def timed(work, times):
+    best = []
+    for _ in range(times):
+        cp.cuda.Device().synchronize()
+        start = time.perf_counter()
+        result = work()
+        cp.cuda.Device().synchronize()
+        best.append(time.perf_counter() - start)
+    return min(best), result
+
+
+def measure(a, settings):
+    n = a.shape[0]
+    b = cp.asarray(np.random.default_rng(3).standard_normal(n))
+    known = dict(device="cuda", rtol=1e-8)
+    found = {"unknowns": n, "entries": int(a.nnz)}
+    for name, precond in settings.items():
+        krylith.solve(a, b, precond=precond, **known)  # compiles
+        setup, solver = timed(lambda: krylith.Solver(a, precond=precond, **known), 1)
+        solver.solve(b)
+        solve, x = timed(lambda: solver.solve(b), 7)
+        del solver
+        whole, _ = timed(lambda: krylith.solve(a, b, precond=precond, **known), 3)
+        residual = float(cp.linalg.norm(b - a @ cp.asarray(x.x)) / cp.linalg.norm(b))
+        found[name] = {
+            "setup": setup,
+            "solve": solve,
+            "whole": whole,
+            "iterations": x.iterations,
+            "outcome": str(x.outcome),
+            "residual": residual,
+        }
+    return found
+
+
+def main():
+    out, small = sys.argv[1], "--small" in sys.argv
+    systems = {
+        "laplace 128": lambda: diffusion(128),
+        "laplace 256": lambda: diffusion(256),
+        "contrast 128": lambda: diffusion(128, 1e4),
+        "convection 128": lambda: diffusion(128, 1.0, 0.5),
+        "tetrahedra 64": lambda: tetrahedra(64),
+        "tetrahedra 100": lambda: tetrahedra(100),
+    }
+    if small:
+        systems = {"laplace 32": lambda: diffusion(32), "tetrahedra 12": lambda: tetrahedra(12)}
+    device = cp.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    results = {"gpu": device, "krylith": krylith.__version__, "systems": {}}
+    for name, make in systems.items():
+        found = measure(make(), SETTINGS)
+        results["systems"][name] = found
+        ratios = [found[k]["solve"] / found["f32"]["solve"] for k in ("f64", "stored")]
+        wholes = [found[k]["whole"] / found["f32"]["whole"] for k in ("f64", "stored")]
+        each = ", ".join(f"{k} {1e3 * v['solve']:.2f} ms/{v['iterations']}" for k, v in found.items() if isinstance(v, dict))
+        print(f"{name}: {each}; solve x{ratios[0]:.2f} x{ratios[1]:.2f}, whole x{wholes[0]:.2f} x{wholes[1]:.2f}", flush=True)
+        with open(out, "w") as f:
+            json.dump(results, f, indent=1)
+
+
+main()

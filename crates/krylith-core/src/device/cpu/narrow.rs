@@ -1,0 +1,358 @@
+//! Cycles in f32 on the host (`precond/multilevel/narrow.rs`). Each residual and smoother step is computed in
+//! the pass of its product, chunk by chunk, while the numbers of a chunk are in the first-level cache.
+//!
+//! Traffic of a pass: each number of the matrix, b, D⁻¹ and x once, 4 bytes each, and 4 for the result.
+
+mod rows;
+
+use super::dia::NarrowDiagonals;
+use super::product::Own;
+use super::{CHUNK, Cpu, Wide};
+use crate::operator::check_lengths;
+use crate::precond::{Diagonal, NarrowCycle, NarrowLevel};
+use crate::space::Space;
+use crate::threads::{Disjoint, Pool, share};
+use crate::{Error, Result};
+use rows::NarrowRows;
+use std::cell::RefCell;
+use std::ops::Range;
+
+/// Smoothing sweeps on the last level if it has no inverse.
+const SMOOTHED: usize = 10;
+/// Largest difference of the exponents of D⁻¹, on a level and between levels. Products of numbers of this
+/// range, and sums of them, stay far from the limits of f32, which are 2^±126.
+const RANGE: i32 = 40;
+
+/// A V-cycle in f32.
+pub(super) struct Narrow {
+    levels: Vec<Level>,
+    /// The matrices are multiplied by 2^shift.
+    shift: i32,
+    work: RefCell<Vec<Work>>,
+}
+
+/// One level.
+struct Level {
+    smoother: Option<Smoother>,
+    /// P and R; `None` on the last level.
+    transfer: Option<[NarrowRows; 2]>,
+    inverse: Option<NarrowRows>,
+}
+
+struct Smoother {
+    matrix: Matrix,
+    d: Vec<f32>,
+    steps: Vec<[f32; 2]>,
+}
+
+/// The matrix of a level.
+enum Matrix {
+    Diagonals(NarrowDiagonals),
+    Rows(NarrowRows),
+}
+
+/// Vectors of a level. x is in `x`, and results of passes replace it by way of `next`.
+struct Work {
+    b: Vec<f32>,
+    x: Vec<f32>,
+    next: Vec<f32>,
+    p: Vec<f32>,
+}
+
+/// What a pass makes of a chunk of A x.
+enum Pass<'a> {
+    /// b − A x.
+    LeftOver(&'a [f32]),
+    /// y + A x, where y has the result.
+    Added,
+    /// A x.
+    Product,
+    /// The step p = a·(last direction) + c D⁻¹ (b − A x), x + p.
+    Step { b: &'a [f32], d: &'a [f32], factors: [f32; 2], last: Last, keeps: bool, p: Disjoint<'a, f32> },
+}
+
+/// The vector that holds the last direction.
+#[derive(Clone, Copy, PartialEq)]
+enum Last {
+    None,
+    X,
+    P,
+}
+
+impl Narrow {
+    /// Returns true if this processor has the instructions.
+    pub fn is_available() -> bool {
+        rows::available()
+    }
+
+    /// Makes the cycle of these levels. Returns `None` for blocks, for a processor without the instructions, or
+    /// if the range of the numbers is too large.
+    pub fn new(on: &Cpu, levels: &[NarrowLevel<Cpu>]) -> Result<Option<Self>> {
+        let scalar = levels.iter().all(|level| level.terms.block() == 1);
+        let Some(shift) = common_exponent(levels).filter(|_| scalar && Self::is_available()) else {
+            return Ok(None);
+        };
+        let (mut made, mut work) = (Vec::new(), Vec::new());
+        for level in levels {
+            let Some(own) = Level::new(on.pool(), level, shift) else { return Ok(None) };
+            made.push(own);
+            let n = level.space.len();
+            let vector = || crate::threads::zeros(n, "a multigrid cycle in f32");
+            work.push(Work { b: vector()?, x: vector()?, next: vector()?, p: vector()? });
+        }
+        Ok(Some(Self { levels: made, shift, work: RefCell::new(work) }))
+    }
+
+    /// Computes x ← B b on a level from the b of its workspace. With `begun` the first step is already in x.
+    fn cycle(&self, pool: &Pool, depth: usize, work: &mut [Work], begun: bool) -> Result<()> {
+        let level = &self.levels[depth];
+        let lost = || Error::Internal("a level of a cycle in f32 has neither smoother nor inverse".into());
+        let (own, below) = work.split_first_mut().ok_or_else(lost)?;
+        if let Some(inverse) = &level.inverse {
+            inverse.run(pool, &own.b, &mut own.x, &Pass::Product);
+            return Ok(());
+        }
+        let smoother = level.smoother.as_ref().ok_or_else(lost)?;
+        if !begun {
+            let (b, d, c) = (&own.b, &smoother.d, smoother.steps[0][1]);
+            elementwise(pool, &mut own.x, |i, x| {
+                let (b, d) = (&b[i.clone()], &d[i]);
+                x.iter_mut().zip(b.iter().zip(d)).for_each(|(x, (b, d))| *x = c * d * b);
+            });
+        }
+        smoother.steps(pool, own, 1);
+        let (Some([p, r]), Some(coarse)) = (&level.transfer, below.first_mut()) else {
+            (1..SMOOTHED).for_each(|_| smoother.steps(pool, own, 0));
+            return Ok(());
+        };
+        smoother.matrix.run(pool, &own.x, &mut own.next, &Pass::LeftOver(&own.b));
+        r.run(pool, &own.next, &mut coarse.b, &Pass::Product);
+        self.cycle(pool, depth + 1, below, false)?;
+        p.run(pool, &below[0].x, &mut own.x, &Pass::Added);
+        smoother.steps(pool, own, 0);
+        Ok(())
+    }
+}
+
+impl Smoother {
+    /// Makes the steps from number `from` on. After the first step from x = 0, x is the last direction.
+    fn steps(&self, pool: &Pool, work: &mut Work, from: usize) {
+        for k in from..self.steps.len() {
+            let last = match self.steps[k][0] != 0.0 && k > 0 {
+                false => Last::None,
+                true if from == 1 && k == 1 => Last::X,
+                true => Last::P,
+            };
+            let keeps = self.steps.get(k + 1).is_some_and(|[a, _]| *a != 0.0);
+            let Work { b, x, next, p } = work;
+            let p = Disjoint::new(p);
+            let step = Pass::Step { b, d: &self.d, factors: self.steps[k], last, keeps, p };
+            self.matrix.run(pool, x, next, &step);
+            std::mem::swap(x, next);
+        }
+    }
+}
+
+impl Level {
+    fn new(pool: &Pool, from: &NarrowLevel<Cpu>, shift: i32) -> Option<Self> {
+        let scale = 2f64.powi(shift);
+        let mut level = Self { smoother: None, transfer: None, inverse: None };
+        if let Some(inverse) = from.inverse {
+            let Own::Rows(rows) = &inverse.own else { return None };
+            level.inverse = Some(NarrowRows::of_product(pool, rows, 1.0 / scale)?);
+        }
+        if let (Some((Diagonal::Scalar(d), steps)), Some(operator)) = (from.smoother, from.operator) {
+            let operator = operator.borrow();
+            let matrix = match &operator.product().own {
+                Own::Diagonals(a) => Matrix::Diagonals(NarrowDiagonals::of(a, scale)?),
+                Own::Rows(a) => Matrix::Rows(NarrowRows::of_product(pool, a, scale)?),
+            };
+            level.smoother = Some(Smoother {
+                matrix,
+                d: d.iter().map(|d| (d / scale) as f32).collect(),
+                steps: steps.iter().map(|step| step.map(|v| v as f32)).collect(),
+            });
+        }
+        if let Some(t) = from.transfer {
+            let [p, r] = [&t.prolongation, &t.restriction].map(|w| NarrowRows::new(pool, w));
+            level.transfer = Some([p?, r?]);
+        }
+        Some(level)
+    }
+}
+
+impl Matrix {
+    fn run(&self, pool: &Pool, x: &[f32], y: &mut [f32], pass: &Pass) {
+        match self {
+            Self::Rows(rows) => rows.run(pool, x, y, pass),
+            Self::Diagonals(a) => {
+                let (n, bytes) = (y.len(), a.bytes());
+                let (chunks, y) = (n.div_ceil(CHUNK), Disjoint::new(y));
+                let pieces = pool.pieces(bytes).min(chunks.max(1));
+                pool.run(pieces, |piece| {
+                    pulp::Arch::new().dispatch(Wide(
+                        #[inline(always)]
+                        || {
+                            for chunk in share(chunks, piece, pieces) {
+                                let rows = chunk * CHUNK..((chunk + 1) * CHUNK).min(n);
+                                let mut s = [0.0; CHUNK];
+                                a.multiply_rows(rows.clone(), x, &mut s[..rows.len()]);
+                                // SAFETY: chunks do not overlap.
+                                let y = unsafe { y.range(rows.clone()) };
+                                // SAFETY: as above.
+                                unsafe { pass.finish(rows.clone(), &s[..rows.len()], x, y) };
+                            }
+                        },
+                    ));
+                });
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Rows(rows) => rows.bytes(),
+            Self::Diagonals(a) => a.bytes(),
+        }
+    }
+}
+
+impl Pass<'_> {
+    /// Turns these rows of s = A x into the results y.
+    ///
+    /// # Safety
+    /// No other thread uses these rows of p.
+    #[inline(always)]
+    unsafe fn finish(&self, rows: Range<usize>, s: &[f32], x: &[f32], y: &mut [f32]) {
+        let n = rows.len();
+        let (s, y) = (&s[..n], &mut y[..n]);
+        match self {
+            Self::Product => y.copy_from_slice(s),
+            Self::Added => (0..n).for_each(|i| y[i] += s[i]),
+            Self::LeftOver(b) => {
+                let b = &b[rows][..n];
+                (0..n).for_each(|i| y[i] = b[i] - s[i]);
+            }
+            Self::Step { b, d, factors: [a, c], last, keeps, p } => {
+                let (b, d, x) = (&b[rows.clone()][..n], &d[rows.clone()][..n], &x[rows.clone()][..n]);
+                // SAFETY: the caller's promise.
+                let p = &mut unsafe { p.range(rows) }[..n];
+                match last {
+                    Last::None => (0..n).for_each(|i| y[i] = c * d[i] * (b[i] - s[i])),
+                    Last::X => (0..n).for_each(|i| y[i] = (c * d[i]).mul_add(b[i] - s[i], a * x[i])),
+                    Last::P => (0..n).for_each(|i| y[i] = (c * d[i]).mul_add(b[i] - s[i], a * p[i])),
+                }
+                if *keeps {
+                    p.copy_from_slice(y);
+                }
+                (0..n).for_each(|i| y[i] += x[i]);
+            }
+        }
+    }
+}
+
+/// Calls `f` for chunks of a vector, on all threads.
+fn elementwise<T>(pool: &Pool, y: &mut [T], f: impl Fn(Range<usize>, &mut [T]) + Sync)
+where
+    for<'a> Disjoint<'a, T>: Sync,
+{
+    let n = y.len();
+    let (chunks, y) = (n.div_ceil(CHUNK), Disjoint::new(y));
+    let pieces = pool.pieces(12 * n).min(chunks.max(1));
+    pool.run(pieces, |piece| {
+        pulp::Arch::new().dispatch(Wide(
+            #[inline(always)]
+            || {
+                for chunk in share(chunks, piece, pieces) {
+                    let rows = chunk * CHUNK..((chunk + 1) * CHUNK).min(n);
+                    // SAFETY: chunks do not overlap.
+                    f(rows.clone(), unsafe { y.range(rows) });
+                }
+            },
+        ));
+    });
+}
+
+/// Returns the exponent of a finite number that is not 0.
+fn exponent(v: f64) -> i32 {
+    let bits = (v.to_bits() >> 52 & 0x7ff) as i32;
+    bits.max(1) - 1023
+}
+
+/// Returns the exponent around which those of D⁻¹ lie on all levels; `None` if they differ too much.
+fn common_exponent(levels: &[NarrowLevel<Cpu>]) -> Option<i32> {
+    let (mut low, mut high) = (f64::INFINITY, 0.0f64);
+    for level in levels {
+        match level.smoother {
+            Some((Diagonal::Scalar(d), _)) => {
+                for v in d.iter().map(|v| v.abs()).filter(|v| *v != 0.0) {
+                    (low, high) = (low.min(v), high.max(v));
+                }
+            }
+            Some((Diagonal::Blocks(_), _)) => return None,
+            None => {}
+        }
+    }
+    if low > high {
+        return Some(0); // the only level is solved directly
+    }
+    if !high.is_finite() || exponent(high) - exponent(low) > RANGE {
+        return None;
+    }
+    let middle = exponent(low) + (exponent(high) - exponent(low)) / 2;
+    Some(if middle.abs() <= RANGE / 2 { 0 } else { middle }).filter(|shift| shift.abs() < 1000)
+}
+
+impl NarrowCycle<Cpu> for Narrow {
+    fn apply(&self, on: &Cpu, b: &Vec<f64>, x: &mut Vec<f64>) -> Result<()> {
+        let (work, pool) = (&mut *self.work.borrow_mut(), on.pool());
+        let n = work[0].b.len();
+        check_lengths(n, n, b.len(), x.len())?;
+        let largest = largest(pool, b);
+        // Powers of two; two factors, because one may overflow.
+        let e = if largest > 0.0 && largest.is_finite() { exponent(largest) } else { 0 };
+        let powers = |e: i32| [2f64.powi(e / 2), 2f64.powi(e - e / 2)];
+        let [f, g] = powers(-e);
+        elementwise(pool, &mut work[0].b, |i, to| {
+            to.iter_mut().zip(&b[i]).for_each(|(to, from)| *to = (from * f * g) as f32);
+        });
+        self.cycle(pool, 0, work, false)?;
+        let (found, [f, g]) = (&work[0].x, powers(e + self.shift));
+        elementwise(pool, x, |i, to| {
+            to.iter_mut().zip(&found[i]).for_each(|(to, from)| *to = f64::from(*from) * f * g);
+        });
+        Ok(())
+    }
+
+    fn bytes(&self) -> u64 {
+        let level = |(level, work): (&Level, &Work)| {
+            let n = work.b.len();
+            let transfers = level.transfer.iter().flatten().map(NarrowRows::bytes).sum::<usize>();
+            match (&level.smoother, &level.inverse) {
+                (Some(of), _) => 2 * of.steps.len() * (of.matrix.bytes() + 12 * n) + transfers + 8 * n,
+                (None, inverse) => inverse.as_ref().map_or(0, NarrowRows::bytes),
+            }
+        };
+        self.levels.iter().zip(&*self.work.borrow()).map(level).sum::<usize>() as u64
+    }
+}
+
+/// Returns the largest absolute value; infinity or NaN if there is one.
+fn largest(pool: &Pool, b: &[f64]) -> f64 {
+    let chunks = b.len().div_ceil(CHUNK);
+    let pieces = pool.pieces(8 * b.len()).min(chunks.max(1));
+    let mut found = vec![0u64; pieces];
+    {
+        let found = Disjoint::new(&mut found);
+        pool.run(pieces, |piece| {
+            let rows = share(chunks, piece, pieces);
+            let rows = rows.start * CHUNK..(rows.end * CHUNK).min(b.len());
+            // The bits of positive numbers order as the numbers do.
+            let most = b[rows].iter().fold(0u64, |most, v| most.max(v.abs().to_bits()));
+            // SAFETY: each piece has its own number.
+            let own = unsafe { found.range(piece..piece + 1) };
+            own[0] = most;
+        });
+    }
+    f64::from_bits(found.into_iter().max().unwrap_or(0))
+}

@@ -1,0 +1,143 @@
+//! Products of scalar rows with a matrix and vectors in f32.
+
+use super::Pass;
+use crate::device::cpu::CHUNK;
+use crate::device::cpu::product::Rows;
+use crate::matrix::Bsr;
+use crate::matrix::storage::SharedPattern;
+use crate::memory::Pattern;
+use crate::threads::{Disjoint, Pool, prefetch};
+use std::ops::Range;
+
+/// Distance in entries by which values and columns are prefetched.
+const AHEAD: usize = 1024;
+
+/// A matrix of scalar rows in f32, with the pattern of another one.
+pub(super) struct NarrowRows {
+    pattern: SharedPattern,
+    columns: usize,
+    values: Vec<f32>,
+    coefficient: f32,
+    /// Runs of rows with about equally many entries.
+    pieces: Vec<Range<usize>>,
+}
+
+/// Returns true if this processor has the features that products need.
+pub(super) fn available() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+    #[cfg(not(target_arch = "x86_64"))]
+    true
+}
+
+impl NarrowRows {
+    /// Copies a product, with its values multiplied by `scale`. Returns `None` for blocks, several terms, or
+    /// values that are not in f64.
+    pub fn of_product(pool: &Pool, from: &Rows, scale: f64) -> Option<Self> {
+        let (pattern, columns, values, c) = from.scalars()?;
+        let values = values.iter().map(|v| (v * scale) as f32).collect();
+        Some(Self::with(pool, pattern, columns, values, c as f32))
+    }
+
+    /// Copies a matrix of weights. Returns `None` for blocks.
+    pub fn new(pool: &Pool, from: &Bsr) -> Option<Self> {
+        let values = from.values().iter().map(|v| *v as f32).collect();
+        let pattern = from.storage().shared_pattern();
+        (from.block() == 1).then(|| Self::with(pool, pattern, from.block_columns(), values, 1.0))
+    }
+
+    fn with(pool: &Pool, pattern: SharedPattern, columns: usize, values: Vec<f32>, coefficient: f32) -> Self {
+        let mut made = Self { pattern, columns, values, coefficient, pieces: Vec::new() };
+        let row_ptr = &made.pattern().row_ptr;
+        let rows = row_ptr.len() - 1;
+        let pieces = pool.pieces(made.bytes()).min(rows.max(1));
+        // A row counts as much as four entries.
+        let start = |piece: usize| {
+            let wanted = (row_ptr[rows] + 4 * rows) * piece / pieces;
+            let (mut low, mut high) = (0, rows);
+            while low < high {
+                let middle = (low + high) / 2;
+                if row_ptr[middle] + 4 * middle < wanted { low = middle + 1 } else { high = middle }
+            }
+            low
+        };
+        made.pieces = (0..pieces).map(|piece| start(piece)..start(piece + 1)).collect();
+        made
+    }
+
+    fn pattern(&self) -> &Pattern {
+        self.pattern.get().expect("a pattern that was fetched")
+    }
+
+    /// Returns the bytes of one product.
+    pub fn bytes(&self) -> usize {
+        let rows = self.pattern().row_ptr.len();
+        8 * self.values.len() + 16 * rows
+    }
+
+    /// Computes y from A x.
+    pub fn run(&self, pool: &Pool, x: &[f32], y: &mut [f32], pass: &Pass) {
+        let pattern = self.pattern();
+        assert!(x.len() == self.columns && y.len() + 1 == pattern.row_ptr.len() && available());
+        assert!(self.values.len() == pattern.col.len());
+        let y = Disjoint::new(y);
+        pool.run(self.pieces.len(), |piece| {
+            // SAFETY: pieces do not overlap. Columns are below the length of x and row pointers at most the
+            // number of columns, because the matrix was checked. The processor has the features.
+            unsafe { self.rows(self.pieces[piece].clone(), x, &y, pass) };
+        });
+    }
+
+    /// Computes rows in chunks.
+    ///
+    /// # Safety
+    /// The processor must have the features. Row pointers must be within the columns, columns below the length
+    /// of x, there must be as many values as columns, and no other thread may use these rows of y.
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
+    unsafe fn rows(&self, range: Range<usize>, x: &[f32], y: &Disjoint<f32>, pass: &Pass) {
+        let pattern = self.pattern();
+        let (values, col) = (self.values.as_ptr(), pattern.col.as_ptr());
+        let mut s = [0.0; CHUNK];
+        let mut first = range.start;
+        while first < range.end {
+            let rows = first..(first + CHUNK).min(range.end);
+            let mut e = pattern.row_ptr[rows.start];
+            for (s, &end) in s.iter_mut().zip(&pattern.row_ptr[rows.start + 1..=rows.end]) {
+                // SAFETY: the caller's promise.
+                *s = self.coefficient * unsafe { sum(values, col, x.as_ptr(), e, end) };
+                e = end;
+            }
+            // SAFETY: the caller's promise.
+            unsafe { pass.finish(rows.clone(), &s[..rows.len()], x, y.range(rows.clone())) };
+            first = rows.end;
+        }
+    }
+}
+
+/// Sums the entries from `e` to `end`, in four partial sums.
+///
+/// # Safety
+/// `e..end` must be entries, and their columns indices of x.
+#[inline(always)]
+unsafe fn sum(values: *const f32, col: *const u32, x: *const f32, mut e: usize, end: usize) -> f32 {
+    let mut sums = [0.0f32; 4];
+    // SAFETY: the caller's promise.
+    let add = |e: usize, sum: &mut f32| unsafe {
+        *sum = (*values.add(e)).mul_add(*x.add(*col.add(e) as usize), *sum);
+    };
+    let ask = |e: usize| {
+        prefetch(values.wrapping_add(e + AHEAD));
+        prefetch(col.wrapping_add(e + AHEAD));
+    };
+    while e + 8 <= end {
+        ask(e);
+        (0..8).for_each(|k| add(e + k, &mut sums[k % 4]));
+        e += 8;
+    }
+    ask(e);
+    while e < end {
+        add(e, &mut sums[e % 4]);
+        e += 1;
+    }
+    (sums[0] + sums[1]) + (sums[2] + sums[3])
+}

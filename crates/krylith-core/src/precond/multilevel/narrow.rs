@@ -1,0 +1,96 @@
+//! Cycles whose matrices and vectors are in f32, on a device that has kernels for them.
+//!
+//! They are V-cycles with polynomial smoothers for a single matrix on one rank. Arithmetic stays in f64, so that
+//! only storage rounds. Such a cycle moves half of the bytes. It is linear up to rounding in f32.
+
+use super::level::Level;
+use super::smoother::{Diagonal, Smoother};
+use super::{Coarsen, Cycle, MultilevelOptions, Transfer};
+use crate::Result;
+use crate::operator::{PointBlock, Terms};
+use crate::space::{Precision, Space};
+use std::cell::RefCell;
+
+/// What a device needs of one level.
+#[doc(hidden)]
+pub struct NarrowLevel<'a, S: Coarsen> {
+    /// The space of the level.
+    pub space: &'a S,
+    /// The matrix, with its coefficient.
+    pub terms: &'a Terms<'static>,
+    /// A; `None` if only the inverse is applied.
+    pub operator: Option<&'a RefCell<PointBlock<S>>>,
+    /// D⁻¹ of the smoother, and its coefficients `[a, c]` of each step; `None` if the inverse is applied.
+    pub smoother: Option<(Diagonal<'a, S>, &'a [[f64; 2]])>,
+    /// P and R; `None` on the last level.
+    pub transfer: Option<&'a Transfer>,
+    /// True if P and R act on single components, as matrices of blocks.
+    pub nodal: bool,
+    /// The product with the dense inverse of the last level.
+    pub inverse: Option<&'a S::Product>,
+}
+
+/// A cycle in f32: the application of a hierarchy.
+#[doc(hidden)]
+pub trait NarrowCycle<S: Space> {
+    /// Computes x ← B b. Asynchronous on a GPU; allocates nothing.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    fn apply(&self, on: &S, b: &S::Vector, x: &mut S::Vector) -> Result<()>;
+    /// Returns the fewest bytes that a cycle can move.
+    fn bytes(&self) -> u64;
+}
+
+/// Makes the cycle in f32 of these levels. Returns `None` if the options ask for none, or if the device, the
+/// levels or the range of their numbers do not permit one.
+///
+/// # Errors
+/// Out of device memory.
+pub(super) fn cycle<S: Coarsen>(
+    levels: &[Level<S>],
+    options: &MultilevelOptions,
+) -> Result<Option<Box<dyn NarrowCycle<S>>>> {
+    if options.compute == Precision::F64 || options.precision != Precision::F64 || options.cycle != Cycle::V {
+        return Ok(None);
+    }
+    let parts: Option<Vec<NarrowLevel<S>>> = levels.iter().map(part).collect();
+    parts.map_or(Ok(None), |parts| levels[0].space.narrow_cycle(&parts))
+}
+
+/// Returns the parts of a level, if it has one matrix on one rank, with a polynomial smoother or a dense
+/// inverse.
+fn part<S: Coarsen>(level: &Level<S>) -> Option<NarrowLevel<'_, S>> {
+    let terms = &level.terms;
+    if terms.halo.is_some() || (terms.stages(), terms.terms.len()) != (1, 1) {
+        return None;
+    }
+    let transfer = level.transfer.as_ref();
+    if transfer.is_some_and(|t| t.joint.is_some()) {
+        return None;
+    }
+    let inverse = match &level.inverse {
+        Some(inverse) => Some(inverse.product()?.product()),
+        None => None,
+    };
+    let smoother = match &level.smoother {
+        Some(Smoother::Polynomial { scalar: Some(d), steps, .. }) => Some((Diagonal::Scalar(d), &steps[..])),
+        Some(Smoother::Polynomial { blocks, scalar: None, steps }) => {
+            Some((Diagonal::Blocks(&**blocks), &steps[..]))
+        }
+        Some(_) => return None,
+        None => None,
+    };
+    if smoother.is_none() && inverse.is_none() {
+        return None; // the finest level of `coarse`
+    }
+    Some(NarrowLevel {
+        space: &level.space,
+        terms,
+        operator: level.operator.as_deref(),
+        smoother,
+        transfer: transfer.map(|t| &t.matrices),
+        nodal: transfer.is_some_and(|t| t.nodal.is_some()),
+        inverse,
+    })
+}
