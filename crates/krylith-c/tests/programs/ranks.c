@@ -55,6 +55,10 @@ int main(int argc, char **argv) {
                 EXPECT(fabs(x[i] - exact) < 1e-6 * n * n);
             }
         }
+        /* A new value that is not finite on one rank is an error on all ranks, and changes nothing. */
+        double wrong[3 * PER_RANK + 3];
+        for (int64_t e = 0; e < entries; e++) wrong[e] = rank == size - 1 && e == 4 ? NAN : values[e];
+        REFUSED(krylith_solver_update_values(solver, 0, entries, wrong, NULL), KRYLITH_INVALID, "must be finite");
         krylith_solver_free(solver), krylith_problem_free(problem);
     }
     /* A wrong argument on one rank is an error on all ranks. */

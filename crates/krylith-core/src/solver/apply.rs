@@ -183,7 +183,13 @@ impl Solver<'_> {
         let host = |(name, v): &(&str, Numbers)| v.as_host().map_or(Ok(()), |v| check_finite(name, v));
         let look = || vectors.iter().try_for_each(host);
         let few = vectors.iter().all(|(_, v)| v.len() <= FEW);
-        let (own, comm) = (if few { look() } else { self.workers.first(look) }, &*self.problem.comm);
+        let own = if few { look() } else { self.workers.first(look) };
+        self.agreed(own)
+    }
+
+    /// Returns an error on every rank if a check fails on some rank, at the cost of one sum. Collective.
+    pub(super) fn agreed(&self, own: Result<()>) -> Result<()> {
+        let comm = &*self.problem.comm;
         if comm.size() == 1 {
             return own;
         }

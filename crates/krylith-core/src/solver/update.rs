@@ -76,7 +76,8 @@ impl Solver<'_> {
     pub fn update_term<'v>(&mut self, term: usize, values: impl Into<Numbers<'v>>) -> Result<()> {
         let values = values.into();
         self.check_whole()?;
-        self.check_values(term, values)?;
+        let own = self.check_values(term, values);
+        self.agreed(own)?;
         self.take(&[(term, values)], None)
     }
 
@@ -159,8 +160,8 @@ impl Solver<'_> {
             return Err(Error::invalid(format!("A({i}, {j}) is {}; it must be finite", a[(i, j)])));
         }
         check_tau(b, tau)?;
-        self.check_values(0, m)?;
-        self.check_values(1, l)?;
+        let own = self.check_values(0, m).and_then(|()| self.check_values(1, l));
+        self.agreed(own)?;
         let new = changed.then(|| (a.clone(), b.clone()));
         let coefficients = match new {
             None => Coefficients::Tau(tau),
