@@ -112,6 +112,8 @@ module krylith
         !> (text [, stat, errmsg]): the fields of a coupled system, such as "u[3]=0:90000,p=90000:". In this
         !> text, unknowns count from 0.
         procedure :: set_fields
+        !> (field, vectors [, stat, errmsg]): vectors(:, k) is a near-null vector of the block of one field.
+        procedure :: set_field_near_null_vectors
         !> (name, row_ptr, col, values [, columns, stat, errmsg]): a matrix in CSR format that preconditioners
         !> refer to by name, with indices of 32 or 64 bits; without `columns` it is square.
         generic :: set_matrix => matrix32, matrix64
@@ -499,6 +501,17 @@ contains
         character(:), allocatable, intent(out), optional :: errmsg
         integer(c_int) :: status
         status = c_set_fields(self%handle, to_c(trim(text)))
+        if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
+    end subroutine
+
+    subroutine set_field_near_null_vectors(self, field, vectors, stat, errmsg)
+        class(krylith_problem), intent(inout) :: self
+        character(*), intent(in) :: field
+        real(c_double), intent(in), contiguous :: vectors(:, :)
+        integer, intent(out), optional :: stat
+        character(:), allocatable, intent(out), optional :: errmsg
+        integer(c_int) :: status
+        status = c_set_field_near_null_vectors(self%handle, to_c(trim(field)), int(size(vectors, 2), c_int32_t), vectors)
         if (failed(status, stat) .and. present(errmsg)) errmsg = reason()
     end subroutine
 

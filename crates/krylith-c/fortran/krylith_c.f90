@@ -129,6 +129,14 @@ module krylith_c
             type(c_ptr), value :: problem
             character(kind=c_char), intent(in) :: text(*)
         end function
+        integer(c_int) function c_set_field_near_null_vectors(problem, field, count, vectors) &
+            bind(c, name="krylith_problem_set_field_near_null_vectors")
+            import :: c_int, c_int32_t, c_char, c_double, c_ptr
+            type(c_ptr), value :: problem
+            character(kind=c_char), intent(in) :: field(*)
+            integer(c_int32_t), value :: count
+            real(c_double), intent(in) :: vectors(*)
+        end function
         integer(c_int) function c_set_matrix(problem, name, rows, columns, entries, row_ptr, col, values) &
             bind(c, name="krylith_problem_set_matrix")
             import :: c_int, c_int32_t, c_int64_t, c_char, c_double, c_ptr

@@ -370,6 +370,15 @@ krylith_status krylith_problem_set_field_lists(krylith_problem *problem,
                                                const int64_t *const *unknowns,
                                                const int32_t *blocks);
 
+/// Sets one to eight near-null vectors of the block of one field, stored one after the other, such as the
+/// rigid modes of a displacement. They replace those that the field had; a `count` of 0 removes them. A
+/// vector has a number for each unknown of the field, in the order in which the field was given. Setting the
+/// fields anew removes the vectors. Collective if the problem is distributed.
+krylith_status krylith_problem_set_field_near_null_vectors(krylith_problem *problem,
+                                                           const char *field,
+                                                           int32_t count,
+                                                           const double *vectors);
+
 /// Sets a matrix in CSR format that preconditioners refer to by name, such as the mass matrix Mp of the
 /// pressure in `split(u: amg, p: jacobi; S=Mp)`. Names do not depend on case, and a new matrix replaces one
 /// of the same name. `row_ptr` has rows + 1 offsets into `col` and `values`, which have `entries` numbers
@@ -404,6 +413,10 @@ const char *krylith_outcome_name(int32_t outcome);
 krylith_status krylith_solver_new(const krylith_problem *problem,
                                   const char *options,
                                   krylith_solver **solver);
+
+/// Checks the name and the value of each option of a text, for programs that take options one by one.
+/// krylith_solver_new also checks that options suit each other and the problem.
+krylith_status krylith_check_options(const char *options);
 
 /// Solves A x = b with the initial guess x, and overwrites x with the best solution found. `solution` may be
 /// a null pointer. Collective if the problem is distributed.

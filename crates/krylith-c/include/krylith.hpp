@@ -73,6 +73,9 @@ enum class Criterion {
     backward = KRYLITH_CRITERION_BACKWARD,
 };
 
+/// Checks the name and the value of each option of a text; throws what is wrong.
+inline void check_options(const std::string &options) { check(krylith_check_options(options.c_str())); }
+
 inline std::string name(Outcome outcome) { return krylith_outcome_name(static_cast<int32_t>(outcome)); }
 
 /// The result of a solve.
@@ -179,6 +182,8 @@ struct Field {
     std::vector<std::int64_t> unknowns;
     /// The number of unknowns of a node, which are consecutive in `unknowns`.
     int block = 1;
+    /// Near-null vectors of the block of the field, one after the other, in the order of `unknowns`.
+    std::vector<double> near_null_vectors = {};
 };
 
 /// A system without its right-hand side.
@@ -294,6 +299,9 @@ public:
         }
         const auto count = static_cast<std::int32_t>(fields.size());
         check(krylith_problem_set_field_lists(get(), count, names.data(), lengths.data(), unknowns.data(), blocks.data()));
+        for (const Field &field : fields) {
+            if (!field.near_null_vectors.empty()) set_field_near_null_vectors(field);
+        }
         return *this;
     }
     /// Sets a matrix in CSR format that preconditioners refer to by name; 0 columns mean a square matrix.
@@ -321,6 +329,13 @@ private:
         void operator()(krylith_problem *p) const { krylith_problem_free(p); }
     };
     explicit Problem(krylith_problem *made) : handle_(made) {}
+    void set_field_near_null_vectors(const Field &field) {
+        const auto n = detail::size(field.unknowns), numbers = detail::size(field.near_null_vectors);
+        if (n > 0 && numbers % n != 0)
+            detail::wrong("near_null_vectors: expected a multiple of " + std::to_string(n) + " numbers, found " + std::to_string(numbers));
+        const auto count = static_cast<std::int32_t>(n > 0 ? numbers / n : 0);
+        check(krylith_problem_set_field_near_null_vectors(get(), field.name.c_str(), count, field.near_null_vectors.data()));
+    }
     int count(const std::vector<double> &vectors) const {
         const auto n = unknowns();
         if (n > 0 && detail::size(vectors) % n != 0)

@@ -377,6 +377,35 @@ pub extern "C" fn krylith_problem_set_field_lists(
     })
 }
 
+/// Sets one to eight near-null vectors of the block of one field, stored one after the other, such as the
+/// rigid modes of a displacement. They replace those that the field had; a `count` of 0 removes them. A
+/// vector has a number for each unknown of the field, in the order in which the field was given. Setting the
+/// fields anew removes the vectors. Collective if the problem is distributed.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_problem_set_field_near_null_vectors(
+    problem: Option<&mut Problem>,
+    field: *const c_char,
+    count: i32,
+    vectors: *const f64,
+) -> Status {
+    guard(|| {
+        let name = needed(field, "field")?;
+        let count = length(count.into(), "count")?;
+        change(problem, |system| {
+            let mut fields = system.fields().to_vec();
+            let Some(field) = fields.iter_mut().find(|field| field.name().eq_ignore_ascii_case(name)) else {
+                return Err(Error::invalid(format!(
+                    "the system has no field `{name}`; set the fields first"
+                )));
+            };
+            let n = field.unknowns().len();
+            let numbers = slice(vectors, n * count, "vectors")?.chunks_exact(n.max(1));
+            *field = field.clone().with_near_null_vectors(numbers.map(<[f64]>::to_vec).collect());
+            system.with_fields(fields)
+        })
+    })
+}
+
 /// Sets a matrix in CSR format that preconditioners refer to by name, such as the mass matrix Mp of the
 /// pressure in `split(u: amg, p: jacobi; S=Mp)`. Names do not depend on case, and a new matrix replaces one
 /// of the same name. `row_ptr` has rows + 1 offsets into `col` and `values`, which have `entries` numbers

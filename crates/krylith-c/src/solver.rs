@@ -214,6 +214,16 @@ pub extern "C" fn krylith_solver_new(
     guard(|| hand_over(solver, Solver::new(given(problem, "problem")?, options)?))
 }
 
+/// Checks the name and the value of each option of a text, for programs that take options one by one.
+/// krylith_solver_new also checks that options suit each other and the problem.
+#[unsafe(no_mangle)]
+pub extern "C" fn krylith_check_options(options: *const c_char) -> Status {
+    guard(|| {
+        text(options, "options")?.parse::<Options>()?;
+        Ok(())
+    })
+}
+
 /// Solves A x = b with the initial guess x, and overwrites x with the best solution found. `solution` may be
 /// a null pointer. Collective if the problem is distributed.
 #[unsafe(no_mangle)]

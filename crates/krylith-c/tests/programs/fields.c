@@ -79,6 +79,44 @@ static void renews(const krylith_problem *problem) {
     krylith_solver_free(solver);
 }
 
+/* The near-null vectors of a field are its columns on the coarse level: they change what AMG applies. */
+static void near_null_vectors_of_a_field(void) {
+    krylith_problem *problem = saddle();
+    krylith_solver *solver = NULL;
+    const char *options = "precond=split(u: amg:coarsen=smoothed,coarsest=2, p: jacobi; schur=upper, S=selfp) device=cpu";
+    const double waves[] = {1, -1, 1, -1, 1, -1, 1, 1, 1, 1, 1, NAN};
+    double x[N], y[3][N];
+    for (int i = 0; i < N; i++) x[i] = i + 1.0;
+    REFUSED(krylith_problem_set_field_near_null_vectors(problem, "u", 1, waves), KRYLITH_INVALID, "no field `u`");
+    EXPECT(krylith_problem_set_fields(problem, "u=0:6,p=6:") == KRYLITH_OK);
+    for (int k = 0; k < 3; k++) {
+        EXPECT(krylith_problem_set_field_near_null_vectors(problem, "U", k == 1, waves) == KRYLITH_OK);
+        EXPECT(krylith_solver_new(problem, options, &solver) == KRYLITH_OK);
+        EXPECT(krylith_solver_precondition(solver, x, y[k], NULL) == KRYLITH_OK);
+        krylith_solver_free(solver);
+    }
+    double changed = 0.0;
+    for (int i = 0; i < U; i++) {
+        changed += fabs(y[1][i] - y[0][i]);
+        EXPECT(y[2][i] == y[0][i]); /* without them again */
+    }
+    EXPECT(changed > 1e-3);
+    REFUSED(krylith_problem_set_field_near_null_vectors(problem, "v", 1, waves), KRYLITH_INVALID, "no field `v`");
+    REFUSED(krylith_problem_set_field_near_null_vectors(problem, NULL, 1, waves), KRYLITH_INVALID, "field is a null pointer");
+    REFUSED(krylith_problem_set_field_near_null_vectors(problem, "u", -1, waves), KRYLITH_INVALID, "count is -1");
+    REFUSED(krylith_problem_set_field_near_null_vectors(problem, "u", 1, NULL), KRYLITH_INVALID, "vectors is a null pointer");
+    REFUSED(krylith_problem_set_field_near_null_vectors(NULL, "u", 1, waves), KRYLITH_INVALID, "problem is a null pointer");
+    krylith_problem_free(problem);
+}
+
+static void options_by_themselves(void) {
+    EXPECT(krylith_check_options("precond=jacobi then amg method=gmres:restart=7") == KRYLITH_OK);
+    EXPECT(krylith_check_options(NULL) == KRYLITH_OK);
+    REFUSED(krylith_check_options("precnod=amg"), KRYLITH_INVALID, "did you mean `precond`");
+    REFUSED(krylith_check_options("precond=agm"), KRYLITH_INVALID, "agm");
+    REFUSED(krylith_check_options("threads=many"), KRYLITH_INVALID, "threads=many");
+}
+
 static void fields_by_text(void) {
     krylith_problem *problem = saddle();
     krylith_solver *solver = NULL;
@@ -166,6 +204,8 @@ static void fields_by_lists(void) {
 int main(void) {
     fields_by_text();
     fields_by_lists();
+    near_null_vectors_of_a_field();
+    options_by_themselves();
     printf("krylith.h: fields by text and by lists, and a matrix by name\n");
     return EXIT_SUCCESS;
 }

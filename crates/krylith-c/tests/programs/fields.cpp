@@ -83,6 +83,10 @@ int main() {
     auto problem = saddle();
     solves(problem.set_fields("u[2]=0:6,p=6:"), "selfp");
     solves(problem.set_fields({{"u", {0, 1, 2, 3, 4, 5}, 3}, {"p", {8, 7, 6}}}), "selfp");
+    solves(problem.set_fields({{"u", {0, 1, 2, 3, 4, 5}, 1, {1, 1, 1, 1, 1, 1}}, {"p", {8, 7, 6}}}), "selfp");
+    expect_refused([&] { problem.set_fields({{"u", {0, 1, 2, 3, 4, 5}, 1, {1, 1}}, {"p", {8, 7, 6}}}); }, "near_null_vectors");
+    krylith::check_options("precond=amg then jacobi rtol=1e-8");
+    expect_refused([] { krylith::check_options("precnod=amg"); }, "did you mean `precond`");
     const std::vector<krylith::Field> fields{{"u", {5, 4, 3, 2, 1, 0}}, {"p", {6, 7, 8}}};
     problem.set_fields(fields);
     set_mass<int, int>(problem, 0), solves(problem, "Mp");

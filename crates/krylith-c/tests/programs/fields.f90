@@ -53,6 +53,9 @@ program fields
     call solver%set_matrix("Mp", mass(:2), stat=stat, errmsg=text)
     call refused("2 new values for the matrix `Mp`, which stores 3")
 
+    call problem%set_field_near_null_vectors("u", reshape([(1d0, i = 1, nu), (1d0 * i, i = 1, nu)], [nu, 2]))
+    call problem%set_field_near_null_vectors("v", reshape([1d0], [1, 1]), stat=stat, errmsg=text)
+    call refused("the system has no field `v`")
     call problem%set_fields("u=0:5,p=6:", stat=stat, errmsg=text)
     call refused("1 of 9 unknowns belong to no field; the first is 5")
     call problem%set_fields("u=0:7,p=6:", stat=stat, errmsg=text)
