@@ -3,15 +3,17 @@
 
 use crate::debian;
 use crate::python;
-use crate::shell::{pip_install, read, root, shell, target, works};
+use crate::shell::{cargo, pip_install, read, root, shell, target, works};
 use crate::steps::Verdict;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// Debian's Python, for which Debian has petsc4py and dolfinx.
 const PYTHON: &str = "/usr/bin/python3";
-/// Debian's packages, and the modules that they contain. The last two serve `cargo xtask clients` alone.
-const PACKAGES: [(&str, &str); 6] = [
+/// Debian's packages, and the modules that they contain; none for headers. The last two serve
+/// `cargo xtask clients` alone.
+const PACKAGES: [(&str, &str); 7] = [
+    ("libpetsc-real-dev", HEADERS),
     ("python3-petsc4py-real", "petsc4py"),
     ("python3-mpi4py", "mpi4py"),
     ("python3-scipy", "scipy"),
@@ -19,6 +21,8 @@ const PACKAGES: [(&str, &str); 6] = [
     ("python3-dolfinx-real", "dolfinx"),
     ("dolfinx-doc", ""),
 ];
+/// Stands for the headers of PETSc in the place of a module.
+const HEADERS: &str = "petsc.h";
 /// Where Debian's `dolfinx-doc` has its demos.
 const DEMOS: &str = "/usr/share/dolfinx/demo-python";
 /// Clients from PyPI. SfePy has no wheel for every Python, so its test is skipped where it is missing.
@@ -26,10 +30,13 @@ const CLIENTS: [&str; 3] = ["scikit-fem==12.0.2", "fipy==4.0.3", "pytest>=8"];
 /// The sources of petsc4py, with its tests: the version that Debian has.
 const PETSC4PY: &str = "petsc4py==3.18.5";
 
-/// Tests the types for petsc4py with the wheel of an earlier step, if Debian's petsc4py is available.
+/// Tests the types for petsc4py with the wheel of an earlier step, and those in C with its C library, if
+/// Debian's PETSc is available.
 pub fn step(missing: impl FnOnce(String) -> Verdict) -> Verdict {
-    match install(4) {
-        Ok(()) => petsc().into(),
+    match install(5) {
+        Ok(()) => petsc_in_c(&target().join("xtask-c"))
+            .and_then(|in_c| petsc().map(|said| format!("{said}; {in_c}")))
+            .into(),
         Err(why) => missing(why),
     }
 }
@@ -54,6 +61,9 @@ fn all() -> Result<String, String> {
         python::build(&["--auditwheel", "skip", "--release"], &[])?;
     }
     let said = petsc()?;
+    let c = target().join("c");
+    shell(cargo(&["xtask", "c"]).arg("--prefix").arg(&c))?;
+    let in_c = petsc_in_c(&c)?;
     let (script, package) = (root().join("bench/python"), package()?);
     let sources = target().join("xtask-petsc4py");
     let download =
@@ -74,7 +84,7 @@ fn all() -> Result<String, String> {
         ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=append", "tests/test_contrib.py"];
     let mut command = Command::new(clients.join("bin/python3"));
     let codes = last_line(&read(command.args(tests).current_dir(root().join("crates/krylith-py")))?);
-    Ok(format!("petsc4py: {said}; codes in Python: {codes}"))
+    Ok(format!("petsc4py: {said}; {in_c}; codes in Python: {codes}"))
 }
 
 /// Runs the tests of `krylith.petsc` under Debian's Python.
@@ -90,6 +100,25 @@ fn petsc() -> Result<String, String> {
     let said = read(command.env("PYTHONPATH", package()?).current_dir(root().join("crates/krylith-py")))?;
     print!("{said}");
     Ok(last_line(&said))
+}
+
+/// Builds the PC and KSP types in C against Debian's PETSc and the C library in a folder, and tests them on
+/// one process and on two ranks.
+fn petsc_in_c(library: &Path) -> Result<String, String> {
+    let variable = |name: &str, value: &Path| format!("{name}={}", value.display());
+    let mut make = Command::new("make");
+    make.args(["--silent", "-C", "clients/petsc", "test", "CFLAGS=-Werror"]).current_dir(root());
+    make.arg(variable("KRYLITH_DIR", library)).arg(variable("BUILD", &target().join("xtask-petsc-c")));
+    make.arg("RUN=mpirun --oversubscribe --allow-run-as-root --bind-to none -n 2");
+    // Another PETSc may be that of the caller's own work.
+    let said = read(make.env_remove("PETSC_DIR").env_remove("PETSC_ARCH").env("OMP_NUM_THREADS", "1"))?;
+    print!("{said}");
+    let passed = said.lines().filter(|line| line.contains("all tests passed")).count();
+    if passed == 2 {
+        Ok("in C: 1 process and 2 ranks".into())
+    } else {
+        Err(format!("{passed} of 2 tests in C"))
+    }
 }
 
 fn last_line(said: &str) -> String {
@@ -116,6 +145,7 @@ fn install(count: usize) -> Result<(), String> {
 fn lacks(module: &str) -> bool {
     match module {
         "" => !Path::new(DEMOS).exists(),
+        HEADERS => !works(Command::new("pkg-config").args(["--exists", "petsc"])),
         _ => !works(Command::new(PYTHON).args(["-c", &format!("import {module}")])),
     }
 }
