@@ -12,8 +12,9 @@ use std::process::{Command, ExitCode};
 const PYTHON: &str = "/usr/bin/python3";
 /// Debian's packages, and the modules that they contain; none for headers. The last two serve
 /// `cargo xtask clients` alone.
-const PACKAGES: [(&str, &str); 7] = [
+const PACKAGES: [(&str, &str); 8] = [
     ("libpetsc-real-dev", HEADERS),
+    ("make", MAKE),
     ("python3-petsc4py-real", "petsc4py"),
     ("python3-mpi4py", "mpi4py"),
     ("python3-scipy", "scipy"),
@@ -21,8 +22,9 @@ const PACKAGES: [(&str, &str); 7] = [
     ("python3-dolfinx-real", "dolfinx"),
     ("dolfinx-doc", ""),
 ];
-/// Stands for the headers of PETSc in the place of a module.
+/// Stand for the headers of PETSc and for a program in the place of a module.
 const HEADERS: &str = "petsc.h";
+const MAKE: &str = "make";
 /// Where Debian's `dolfinx-doc` has its demos.
 const DEMOS: &str = "/usr/share/dolfinx/demo-python";
 /// Clients from PyPI. SfePy has no wheel for every Python, so its test is skipped where it is missing.
@@ -33,7 +35,7 @@ const PETSC4PY: &str = "petsc4py==3.18.5";
 /// Tests the types for petsc4py with the wheel of an earlier step, and those in C with its C library, if
 /// Debian's PETSc is available.
 pub fn step(missing: impl FnOnce(String) -> Verdict) -> Verdict {
-    match install(5) {
+    match install(6) {
         Ok(()) => petsc_in_c(&target().join("xtask-c"))
             .and_then(|in_c| petsc().map(|said| format!("{said}; {in_c}")))
             .into(),
@@ -146,6 +148,7 @@ fn lacks(module: &str) -> bool {
     match module {
         "" => !Path::new(DEMOS).exists(),
         HEADERS => !works(Command::new("pkg-config").args(["--exists", "petsc"])),
+        MAKE => !works(Command::new("make").arg("--version")),
         _ => !works(Command::new(PYTHON).args(["-c", &format!("import {module}")])),
     }
 }
