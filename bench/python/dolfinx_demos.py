@@ -1,7 +1,9 @@
 """The demos of dolfinx 0.5 with their own solvers, and with the types of krylith.petsc: norms and processor seconds.
 
     PYTHONPATH=FOLDER-OF-KRYLITH /usr/bin/python3 bench/python/dolfinx_demos.py DEMOS [OUT.json]
+    PETSC_OPTIONS="-dll_append libkrylith_petsc.so" /usr/bin/python3 bench/python/dolfinx_demos.py DEMOS [OUT.json]
 
+With `libkrylith_petsc` in PETSC_OPTIONS, the types are those in C, and the Stokes program is left out.
 DEMOS is the folder of demo_*.py: /usr/share/dolfinx/demo-python of Debian's dolfinx-doc. Each demo runs on one process
 and on two ranks. It passes if it ends without an error, and if each norm that it prints agrees with one that it prints
 with its own solver, to six digits or to 1e-12. A time is the processor time of the whole demo on all ranks, mesh, forms
@@ -28,6 +30,19 @@ SETS_DIRECT = (
 INNER = (
     'ksp_u.getPC().setType("gamg")',
     'ksp_u.getPC().setType("python"), ksp_u.getPC().setPythonContext(krylith.petsc.PC(precond="amg"))',
+)
+#: The types in C in the place of those in Python.
+IN_C = (
+    ("import mpi4py.MPI\nimport krylith.petsc\n", "import mpi4py.MPI\n"),
+    ('"ksp_type": "python", "ksp_python_type": "krylith.petsc.KSP"', '"ksp_type": "krylith"'),
+    ('opts["ksp_type"] = "python"; opts["ksp_python_type"] = "krylith.petsc.KSP"', 'opts["ksp_type"] = "krylith"'),
+    ('opts["pc_type"] = "python"; opts["pc_python_type"] = "krylith.petsc.PC"', 'opts["pc_type"] = "krylith"'),
+    ('ksp_type"] = "python"; opts[f"{option_prefix}ksp_python_type"] = "krylith.petsc.KSP"', 'ksp_type"] = "krylith"'),
+    ('solver.setType("python"); solver.setPythonContext(krylith.petsc.KSP())', 'solver.setType("krylith")'),
+    ('ksp.setType("python")\nksp.setPythonContext(krylith.petsc.KSP(precond="lu"))',
+     'PETSc.Options()["krylith_precond"] = "lu"\nksp.setType("krylith")\nksp.setFromOptions()'),
+    ('ksp_u.getPC().setType("python"), ksp_u.getPC().setPythonContext(krylith.petsc.PC(precond="amg"))',
+     'PETSc.Options()["krylith_precond"] = "amg"; ksp_u.getPC().setType("krylith"); ksp_u.getPC().setFromOptions()'),
 )
 #: A norm for demos that print none.
 PRINTS = {
@@ -81,7 +96,7 @@ def run(text, name, ranks, folder):
 
 def main():
     demos, out = pathlib.Path(sys.argv[1]), sys.argv[2:]
-    rows, passes = [], True
+    rows, passes, in_c = [], True, "libkrylith_petsc" in os.environ.get("PETSC_OPTIONS", "")
     for name, kinds in CHANGES.items():
         own = (demos / f"{name}.py").read_text(encoding="utf-8") + PRINTS.get(name, "")
         own = own.replace(*SAME.get(name, ("\0", "")))
@@ -94,6 +109,9 @@ def main():
                     text = text.replace(old, new)
                 if changes:
                     text = "import mpi4py.MPI\nimport krylith.petsc\n" + text
+                    for old, new in IN_C if in_c else ():
+                        text = text.replace(old, new)
+                    assert not in_c or "krylith.petsc" not in text, name
                 with tempfile.TemporaryDirectory() as folder:
                     if (demos / "data").exists():
                         shutil.copytree(demos / "data", pathlib.Path(folder) / "data")
@@ -107,7 +125,7 @@ def main():
     page = (pathlib.Path(__file__).resolve().parents[2] / "docs/petsc.md").read_text(encoding="utf-8")
     program = "".join(re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[1:])
     program = re.sub(r"^assert .*\n", "", program, flags=re.MULTILINE) + "print('its norm', ksp.its, x.norm())\n"
-    for ranks in (1, 2):
+    for ranks in () if in_c else (1, 2):
         for kind in ("split", "auto"):
             text = program if kind == "split" else re.sub(r'^options\["flow_krylith_.*\n', "", program, flags=re.MULTILINE)
             text = text.replace("print('its", "print(ksp.getPythonContext().solution if ksp.comm.rank == 0 else '')\nprint('its")
