@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cfenv>
 #include <cmath>
+#include <numeric>
 
 namespace Foam
 {
@@ -59,6 +60,7 @@ Foam::KrylithSystem::KrylithSystem(const IOobject& io, const std::string& option
     options_(options),
     solver_(nullptr),
     sign_(1),
+    singular_(0),
     age_(0)
 {}
 
@@ -67,6 +69,20 @@ Foam::KrylithSystem::~KrylithSystem()
 {
     const untrapped traps;
     krylith_solver_free(solver_);
+}
+
+
+bool Foam::KrylithSystem::constantsVanish(const lduMatrix& matrix) const
+{
+    const std::int64_t n = matrix.lduAddr().size();
+    bool vanish = matrix.symmetric();
+    for (std::int64_t row = 0; vanish && row < n; row++)
+    {
+        const auto first = newValues_.begin() + rowPtr_[row], last = newValues_.begin() + rowPtr_[row + 1];
+        const double sum = std::accumulate(first, last, 0.0);
+        vanish = std::abs(sum) <= 1e-12*std::abs(newValues_[place_[row]]);
+    }
+    return vanish;
 }
 
 
@@ -284,6 +300,15 @@ void Foam::KrylithSystem::create(const lduMatrix& matrix)
             FatalErrorInFunction
                 << "Krylith solves on the communicator of all processors only." << exit(FatalError);
         }
+        int threads = 0;
+        MPI_Query_thread(&threads);
+        if (threads < MPI_THREAD_SERIALIZED)
+        {
+            FatalErrorInFunction
+                << "Krylith calls MPI from a thread of its own, and OpenFOAM started MPI for one thread."
+                << nl << "Preload this library: mpirun -x LD_PRELOAD=libKrylithFoam.so … -parallel"
+                << exit(FatalError);
+        }
         const std::int64_t columns = globalIndex(label(n)).size();
         check
         (
@@ -304,6 +329,11 @@ void Foam::KrylithSystem::create(const lduMatrix& matrix)
                 n, entries, rowPtr_.data(), col_.data(), values_.data(), 1, nullptr, &problem
             )
         );
+    }
+    if (singular_)
+    {
+        // Otherwise a solve may shift the field by a constant.
+        check(krylith_problem_set_null_vectors(problem, 0, nullptr));
     }
     const krylith_status status = krylith_solver_new(problem, options_.c_str(), &solver_);
     krylith_problem_free(problem);
@@ -358,23 +388,26 @@ void Foam::KrylithSystem::update
     const label rebuildEvery
 )
 {
-    // 0: a new pattern, 1: new values, 2: the same values. All processors take the same way.
-    label same = samePattern(matrix, interfaces) ? 1 : 0;
-    if (same == 1)
-    {
-        gather(matrix, interfaceBouCoeffs, interfaces, cmpt);
-        same = newValues_ == values_ ? 2 : 1;
-    }
+    // All processors take the same way.
+    label same = samePattern(matrix, interfaces);
     reduce(same, smaller());
-
-    if (same == 0)
+    if (!same)
     {
         layOut(matrix, interfaces);
-        gather(matrix, interfaceBouCoeffs, interfaces, cmpt);
+    }
+    gather(matrix, interfaceBouCoeffs, interfaces, cmpt);
+    label vanish = constantsVanish(matrix);
+    reduce(vanish, smaller());
+    label equal = same && newValues_ == values_;
+    reduce(equal, smaller());
+
+    if (!same || vanish != singular_)
+    {
+        singular_ = vanish;
         create(matrix);
         checkProduct(matrix, interfaceBouCoeffs, interfaces, cmpt);
     }
-    else if (same == 1)
+    else if (!equal)
     {
         const char* how = refresh.c_str();
         age_++;
