@@ -276,14 +276,12 @@ public:
         has_matrix_ = detail::guard([&] { return system_.set(op); });
         connect();
     }
-    /// Takes a preconditioner of MFEM in place of that of the options.
+    /// Takes a preconditioner of MFEM in place of that of the options. As in MFEM, it gets the operator if SetOperator
+    /// comes later.
     void SetPreconditioner(::mfem::Solver &pr) override {
         prec = &pr;
         prec->iterative_mode = false;
-        if (oper) {
-            prec->SetOperator(*oper);
-            connect();
-        }
+        if (oper) connect();
     }
 
     /// Solves A x = b, with the initial guess x if iterative_mode is true, else from zero.
