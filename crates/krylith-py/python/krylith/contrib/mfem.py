@@ -101,7 +101,7 @@ class Solver(mfem.PyIterativeSolver):
     def __init__(self, op: Any = None, *, iterative_mode: bool = True, **options: Any) -> None:
         super().__init__()
         self.iterative_mode = iterative_mode
-        self._options = {"rtol": 1e-12, **options}
+        self._options: dict[str, Any] = {"rtol": 1e-12, **options}
         self._limits: dict[str, Any] = {}
         self._solver: _Solver | None = None
         self.solution: Solution | None = None
@@ -123,9 +123,11 @@ class Solver(mfem.PyIterativeSolver):
     def SetOperator(self, op: Any) -> None:
         """Take the matrix."""
         A, blocks = rows(op)
-        fields = {f"b{i}": slice(*blocks[i : i + 2]) for i in range(len(blocks) - 1)} if len(blocks) > 2 else None
         if self._solver is None:
-            self._solver = _Solver(A, **({"fields": fields} if fields else {}), **self._options)
+            options = dict(self._options)
+            if len(blocks) > 2:
+                options["fields"] = {f"b{i}": slice(*blocks[i : i + 2]) for i in range(len(blocks) - 1)}
+            self._solver = _Solver(A, **options)
         else:
             self._solver.update_values(A, on_new_pattern="rebuild")
 
