@@ -268,10 +268,10 @@ def measure(tutorials, folder, ranks):
     short = {"writeControl": "timeStep", "writeInterval": "1000000"}
     cases = [
         ("cavity 20², 100 steps", transient, lambda to: scaled(cavity(tutorials, to), 1, endTime="0.5", **short)),
-        ("cavity 400², 20 steps", transient, lambda to: scaled(cavity(tutorials, to), 20, endTime="0.005", deltaT="0.00025", **short)),
-        ("cavity 64³, 10 steps", transient, lambda to: cube(tutorials, to, 64)),
-        ("pitzDaily, 12 225 cells, 200 steps", steady, lambda to: scaled(duct(tutorials, to), 1, endTime="200", **short)),
-        ("pitzDaily, 195 600 cells, 50 steps", steady, lambda to: scaled(duct(tutorials, to), 4, endTime="50", **short)),
+        ("cavity 200², 20 steps", transient, lambda to: scaled(cavity(tutorials, to), 10, endTime="0.01", deltaT="0.0005", **short)),
+        ("cavity 48³, 10 steps", transient, lambda to: cube(tutorials, to, 48)),
+        ("pitzDaily, 12,225 cells, 200 steps", steady, lambda to: scaled(duct(tutorials, to), 1, endTime="200", **short)),
+        ("pitzDaily, 110,025 cells, 40 steps", steady, lambda to: scaled(duct(tutorials, to), 3, endTime="40", **short)),
     ]
     for name, ways, make in cases:
         for way, solvers in ways.items():

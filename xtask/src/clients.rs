@@ -1,6 +1,8 @@
 //! Tests of Krylith inside other programs. `.ci/run` runs those of petsc4py; `cargo xtask clients` also runs
 //! the clients' own tests, of pinned versions.
 
+mod codes;
+
 use crate::debian;
 use crate::python;
 use crate::shell::{cargo, pip_install, read, root, shell, target, works};
@@ -86,7 +88,8 @@ fn all() -> Result<String, String> {
         ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=append", "tests/test_contrib.py"];
     let mut command = Command::new(clients.join("bin/python3"));
     let codes = last_line(&read(command.args(tests).current_dir(root().join("crates/krylith-py")))?);
-    Ok(format!("petsc4py: {said}; {in_c}; codes in Python: {codes}"))
+    let others = codes::run(&clients.join("bin/python3"))?;
+    Ok(format!("petsc4py: {said}; {in_c}; codes in Python: {codes}; MFEM and NGSolve in Python: {others}"))
 }
 
 /// Runs the tests of `krylith.petsc` under Debian's Python.
