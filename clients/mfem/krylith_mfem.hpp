@@ -219,12 +219,13 @@ private:
     /// Takes the rows of this rank. All ranks take the same way.
     void set_ranks(const ::mfem::HypreParMatrix &matrix) {
         SparseMatrix merged;
-        matrix.MergeDiagAndOffd(merged);
+        const_cast<::mfem::HypreParMatrix &>(matrix).MergeDiagAndOffd(merged); // MFEM declares no const one
         int same = rows_.take(merged.Height(), {{&merged, false, 0, 0, 1}}) && solver_;
         MPI_Allreduce(MPI_IN_PLACE, &same, 1, MPI_INT, MPI_MIN, matrix.GetComm());
         if (same) return solver_->update_values(rows_.values);
+        const int block = block_ > 0 ? block_ : 1; // a pattern of one rank may suggest another than that of the next
         Problem problem = Problem::distributed_csr(MPI_Comm_c2f(matrix.GetComm()), matrix.GetGlobalNumCols(), rows_.row_ptr, rows_.col,
-                                                   rows_.values, block_ > 0 ? block_ : 1);
+                                                   rows_.values, block);
         create(problem);
     }
 #endif

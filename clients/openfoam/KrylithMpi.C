@@ -5,8 +5,12 @@
 
 #ifndef KRYLITH_FOAM_WITHOUT_MPI
 
+#ifndef OMPI_SKIP_MPICXX
 #define OMPI_SKIP_MPICXX
+#endif
+#ifndef MPICH_SKIP_MPICXX
 #define MPICH_SKIP_MPICXX
+#endif
 #include <mpi.h>
 
 extern "C" int MPI_Init_thread(int* argc, char*** argv, int required, int* provided)

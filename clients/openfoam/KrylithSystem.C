@@ -7,8 +7,12 @@
 
 #ifndef KRYLITH_FOAM_WITHOUT_MPI
     // The C++ interface of MPI is gone from MPI 3.
+    #ifndef OMPI_SKIP_MPICXX
     #define OMPI_SKIP_MPICXX
+    #endif
+    #ifndef MPICH_SKIP_MPICXX
     #define MPICH_SKIP_MPICXX
+    #endif
     #include <mpi.h>
 #endif
 

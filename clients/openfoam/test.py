@@ -241,7 +241,7 @@ def cube(tutorials, folder, cells):
     path.write_text(re.sub(r"type empty", "type wall", text))
     for name, kind in (("0/U", "noSlip"), ("0/p", "zeroGradient")):
         case.edit(name, r"type\s+empty", f"type {kind}")
-    case.set("system/controlDict", endTime=str(10 * 0.1 / cells), deltaT=str(0.1 / cells), writeControl="timeStep", writeInterval="10")
+    case.set("system/controlDict", endTime=str(10 * 0.05 / cells), deltaT=str(0.05 / cells), writeControl="timeStep", writeInterval="10")
     case.call("blockMesh")
     return case
 
@@ -268,7 +268,7 @@ def measure(tutorials, folder, ranks):
     short = {"writeControl": "timeStep", "writeInterval": "1000000"}
     cases = [
         ("cavity 20², 100 steps", transient, lambda to: scaled(cavity(tutorials, to), 1, endTime="0.5", **short)),
-        ("cavity 200², 20 steps", transient, lambda to: scaled(cavity(tutorials, to), 10, endTime="0.01", deltaT="0.0005", **short)),
+        ("cavity 200², 20 steps", transient, lambda to: scaled(cavity(tutorials, to), 10, endTime="0.005", deltaT="0.00025", **short)),
         ("cavity 48³, 10 steps", transient, lambda to: cube(tutorials, to, 48)),
         ("pitzDaily, 12,225 cells, 200 steps", steady, lambda to: scaled(duct(tutorials, to), 1, endTime="200", **short)),
         ("pitzDaily, 110,025 cells, 40 steps", steady, lambda to: scaled(duct(tutorials, to), 3, endTime="40", **short)),
