@@ -31,7 +31,7 @@ cargo xtask tidy [--prose]   the rules of CONTRIBUTING.md that a machine can che
                              that are too long, and the library's names, by rules that tidy enforces and those it does not yet
 cargo xtask rustdoc          the documentation of all libraries; fails where a public type has no example
 cargo xtask python           the Python package: an optimised wheel in target/wheels, tested from an empty environment
-cargo xtask clients          Krylith inside PETSc, FEniCSx, scikit-fem and FiPy: its tests there, and the clients' own
+cargo xtask clients          Krylith inside PETSc, FEniCSx, MFEM, OpenFOAM and others: its tests there, and the clients' own
 cargo xtask c [--prefix DIR] [--test]
                              the C library with its headers, pkg-config and CMake files; in target/c if nowhere else
 cargo xtask docs             the site: docs/ as HTML in target/docs, every link checked
