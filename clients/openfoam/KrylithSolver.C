@@ -56,7 +56,7 @@ std::string Foam::KrylithSolver::options() const
 }
 
 
-Foam::KrylithSystem& Foam::KrylithSolver::system(autoPtr<KrylithSystem>& own) const
+Foam::KrylithSystem& Foam::KrylithSolver::system() const
 {
     // The components of a vector share a system, as their matrices are mostly the same.
     std::string field = fieldName_;
@@ -72,18 +72,17 @@ Foam::KrylithSystem& Foam::KrylithSolver::system(autoPtr<KrylithSystem>& own) co
     );
 
     const objectRegistry* db = dynamic_cast<const objectRegistry*>(&matrix_.mesh());
-    if (db && db->foundObject<KrylithSystem>(name))
-    {
-        return const_cast<KrylithSystem&>(db->lookupObject<KrylithSystem>(name));
-    }
     if (!db)
     {
         FatalErrorInFunction
             << "Krylith solves on meshes, not on levels of an agglomeration." << exit(FatalError);
     }
+    if (db->foundObject<KrylithSystem>(name))
+    {
+        return const_cast<KrylithSystem&>(db->lookupObject<KrylithSystem>(name));
+    }
     const IOobject io(name, "constant", *db, IOobject::NO_READ, IOobject::NO_WRITE);
-    own.reset(new KrylithSystem(io, text));
-    return regIOobject::store(own.ptr());
+    return regIOobject::store(new KrylithSystem(io, text));
 }
 
 
@@ -117,8 +116,7 @@ Foam::solverPerformance Foam::KrylithSolver::solveIn
             << "refresh is " << refresh << "; expected keep, refresh or rebuild" << exit(FatalIOError);
     }
 
-    autoPtr<KrylithSystem> own;
-    KrylithSystem& krylith = system(own);
+    KrylithSystem& krylith = system();
     krylith.update
     (
         matrix_, interfaceBouCoeffs_, interfaces_, cmpt, refresh,
@@ -154,7 +152,7 @@ Foam::solverPerformance Foam::KrylithSolver::solveIn
         }
         const double spread = perf.finalResidual()/max(before*result.residual, 1e-300);
         krylith.spread = max(min(max(spread, (spread + krylith.spread)/2), 1e3), 0.5);
-        if (!result.converged || perf.finalResidual() >= before)
+        if (!result.converged || !(perf.finalResidual() < before))
         {
             // The preconditioner may be that of a matrix long ago.
             if (krylith.rebuild())

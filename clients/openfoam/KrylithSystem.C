@@ -246,9 +246,7 @@ void Foam::KrylithSystem::gather
     sign_ = 1;
     if (matrix.symmetric())
     {
-        scalar trace = sum(matrix.diag());
-        reduce(trace, sumOp<scalar>());
-        sign_ = trace < 0 ? -1 : 1;
+        sign_ = gSum(matrix.diag(), matrix.mesh().comm()) < 0 ? -1 : 1;
     }
     newValues_.assign(col_.size(), 0);
     std::size_t at = 0;
