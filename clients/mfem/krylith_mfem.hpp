@@ -4,12 +4,13 @@
 ///     solver.SetOperator(*A);
 ///     solver.Mult(B, X);
 ///
-/// A SparseMatrix, and a BlockOperator or BlockMatrix of them, become rows. Any other operator is applied as it
-/// is, and the method is GMRES. The blocks of a BlockOperator are fields with the names b0, b1, …, for options such
-/// as "precond=split(b0: amg, b1: jacobi; schur=full, S=selfp)". With MPI, a HypreParMatrix is solved over its ranks.
+/// A SparseMatrix, and a BlockOperator or BlockMatrix of them, become rows. Any other operator is applied as
+/// it is, and the method is GMRES. The blocks of a BlockOperator are fields with the names b0, b1, …, for
+/// options such as "precond=split(b0: amg, b1: jacobi; schur=full, S=selfp)". With MPI, a HypreParMatrix is
+/// solved over its ranks.
 ///
-/// An error calls mfem_error, as MFEM's own errors do. A solve that does not converge is none: GetConverged() is
-/// false, and there is a warning if the print level asks for warnings.
+/// An error calls mfem_error, as MFEM's own errors do. A solve that does not converge is none: GetConverged()
+/// is false, and there is a warning if the print level asks for warnings.
 
 #ifndef KRYLITH_MFEM_HPP
 #define KRYLITH_MFEM_HPP
@@ -49,8 +50,8 @@ struct Block {
     }
 };
 
-/// True if the products of the operator are those of the transposed matrix. MFEM's TransposeOperator does not show
-/// the operator that it transposes.
+/// True if the products of the operator are those of the transposed matrix. MFEM's TransposeOperator does not
+/// show the operator that it transposes.
 inline bool is_transpose(const ::mfem::Operator &op, const SparseMatrix &matrix) {
     if (op.Height() != matrix.Width() || op.Width() != matrix.Height()) return false;
     ::mfem::Vector x(op.Width()), y(op.Height()), z(op.Height());
@@ -122,7 +123,8 @@ private:
             const int *i = block.matrix->HostReadI(), *j = block.matrix->HostReadJ();
             for (int r = 0; r < block.matrix->Height(); r++)
                 for (int e = i[r]; e < i[r + 1]; e++)
-                    entries.emplace_back(block.row + (block.transposed ? j[e] : r), block.column + (block.transposed ? r : j[e]));
+                    entries.emplace_back(block.row + (block.transposed ? j[e] : r),
+                                         block.column + (block.transposed ? r : j[e]));
         }
         // MFEM does not sort the columns of a row, and Krylith wants them sorted.
         std::vector<std::pair<int, int>> sorted(entries);
@@ -146,8 +148,10 @@ private:
 
 /// An operator of MFEM as a function on host memory.
 inline Operator function(const ::mfem::Operator &op) {
-    const auto apply = [&op](std::int64_t n, const double *x, double *y, bool transposed, const Memory *memory) {
-        MFEM_VERIFY(!memory, "Krylith: an operator of MFEM is applied on the host; add device=cpu to the options");
+    const auto apply = [&op](std::int64_t n, const double *x, double *y, bool transposed,
+                             const Memory *memory) {
+        MFEM_VERIFY(!memory,
+                    "Krylith: an operator of MFEM is applied on the host; add device=cpu to the options");
         const ::mfem::Vector from(const_cast<double *>(x), static_cast<int>(n));
         ::mfem::Vector to(y, static_cast<int>(n));
         transposed ? op.MultTranspose(from, to) : op.Mult(from, to);
@@ -162,24 +166,31 @@ public:
         if (options.find("rtol=") == std::string::npos) options_ += " rtol=1e-12";
     }
 
-    void set_problem(std::function<void(Problem &)> prepare) { prepare_ = std::move(prepare), solver_.reset(); }
+    void set_problem(std::function<void(Problem &)> prepare) {
+        prepare_ = std::move(prepare), solver_.reset();
+    }
     void set_block(int block) { block_ = block, solver_.reset(); }
 
     /// Takes an operator; new values of the same pattern refresh the solver. True if its matrix is known.
     bool set(const ::mfem::Operator &op) {
-        MFEM_VERIFY(op.Height() == op.Width(), "Krylith: the operator is " << op.Height() << " by " << op.Width());
+        MFEM_VERIFY(op.Height() == op.Width(),
+                    "Krylith: the operator is " << op.Height() << " by " << op.Width());
         std::vector<Block> blocks;
 #ifdef MFEM_USE_MPI
-        if (const auto *matrix = dynamic_cast<const ::mfem::HypreParMatrix *>(&op)) return set_ranks(*matrix), true;
+        if (const auto *matrix = dynamic_cast<const ::mfem::HypreParMatrix *>(&op))
+            return set_ranks(*matrix), true;
 #endif
         if (const auto *matrix = dynamic_cast<const SparseMatrix *>(&op)) {
             set_rows(op.Height(), {{matrix, false, 0, 0, 1}}, nullptr);
-        } else if (const auto *parts = dynamic_cast<const ::mfem::BlockOperator *>(&op); parts && add_blocks(*parts, blocks)) {
+        } else if (const auto *parts = dynamic_cast<const ::mfem::BlockOperator *>(&op);
+                   parts && add_blocks(*parts, blocks)) {
             set_rows(op.Height(), blocks, &parts->RowOffsets());
-        } else if (const auto *parts = dynamic_cast<const ::mfem::BlockMatrix *>(&op); parts && add_blocks(*parts, blocks)) {
+        } else if (const auto *parts = dynamic_cast<const ::mfem::BlockMatrix *>(&op);
+                   parts && add_blocks(*parts, blocks)) {
             set_rows(op.Height(), blocks, &parts->RowOffsets());
         } else {
-            solver_ = std::make_unique<krylith::Solver>(krylith::Solver::without_matrix(op.Height(), options_));
+            solver_ =
+                std::make_unique<krylith::Solver>(krylith::Solver::without_matrix(op.Height(), options_));
             solver_->set_operators(function(op));
             rows_ = Rows();
             return false;
@@ -205,7 +216,8 @@ private:
         if (offsets && offsets->Size() > 2) {
             std::string fields;
             for (int i = 0; i + 1 < offsets->Size(); i++)
-                fields += (i ? ",b" : "b") + std::to_string(i) + "=" + std::to_string((*offsets)[i]) + ":" + std::to_string((*offsets)[i + 1]);
+                fields += (i ? ",b" : "b") + std::to_string(i) + "=" + std::to_string((*offsets)[i]) + ":" +
+                          std::to_string((*offsets)[i + 1]);
             problem.set_fields(fields);
         }
         create(problem);
@@ -223,9 +235,10 @@ private:
         int same = rows_.take(merged.Height(), {{&merged, false, 0, 0, 1}}) && solver_;
         MPI_Allreduce(MPI_IN_PLACE, &same, 1, MPI_INT, MPI_MIN, matrix.GetComm());
         if (same) return solver_->update_values(rows_.values);
-        const int block = block_ > 0 ? block_ : 1; // a pattern of one rank may suggest another than that of the next
-        Problem problem = Problem::distributed_csr(MPI_Comm_c2f(matrix.GetComm()), matrix.GetGlobalNumCols(), rows_.row_ptr, rows_.col,
-                                                   rows_.values, block);
+        const int block =
+            block_ > 0 ? block_ : 1; // a pattern of one rank may suggest another than that of the next
+        Problem problem = Problem::distributed_csr(MPI_Comm_c2f(matrix.GetComm()), matrix.GetGlobalNumCols(),
+                                                   rows_.row_ptr, rows_.col, rows_.values, block);
         create(problem);
     }
 #endif
@@ -246,19 +259,22 @@ template <class Call> auto guard(const Call &call) {
 
 /// Solves A x = b. Takes the place of CGSolver, GMRESSolver and others, with their setters.
 ///
-/// `options` are words of Krylith, such as "method=cg precond=amg rtol=1e-8 threads=1"; without rtol it is 1e-12. The
-/// tolerance is that of ‖b − A x‖/‖b‖. SetRelTol, SetAbsTol and SetMaxIter replace those of the options. As in
-/// MFEM's iterative solvers, iterative_mode is true, and x is the initial guess. In place of a direct solver, set it
-/// to false.
+/// `options` are words of Krylith, such as "method=cg precond=amg rtol=1e-8 threads=1"; without rtol it is
+/// 1e-12. The tolerance is that of ‖b − A x‖/‖b‖. SetRelTol, SetAbsTol and SetMaxIter replace those of the
+/// options. As in MFEM's iterative solvers, iterative_mode is true, and x is the initial guess. In place of a
+/// direct solver, set it to false.
 class Solver : public ::mfem::IterativeSolver {
 public:
     explicit Solver(const std::string &options = "") : system_(options) {
         rel_tol = abs_tol = -1; // as in the options
         max_iter = -1;
     }
-    explicit Solver(const ::mfem::Operator &op, const std::string &options = "") : Solver(options) { SetOperator(op); }
+    explicit Solver(const ::mfem::Operator &op, const std::string &options = "") : Solver(options) {
+        SetOperator(op);
+    }
 #ifdef MFEM_USE_MPI
-    explicit Solver(MPI_Comm comm, const std::string &options = "") : ::mfem::IterativeSolver(comm), system_(options) {
+    explicit Solver(MPI_Comm comm, const std::string &options = "")
+        : ::mfem::IterativeSolver(comm), system_(options) {
         rel_tol = abs_tol = -1;
         max_iter = -1;
     }
@@ -277,8 +293,8 @@ public:
         has_matrix_ = detail::guard([&] { return system_.set(op); });
         connect();
     }
-    /// Takes a preconditioner of MFEM in place of that of the options. As in MFEM, it gets the operator if SetOperator
-    /// comes later.
+    /// Takes a preconditioner of MFEM in place of that of the options. As in MFEM, it gets the operator if
+    /// SetOperator comes later.
     void SetPreconditioner(::mfem::Solver &pr) override {
         prec = &pr;
         prec->iterative_mode = false;
@@ -336,11 +352,13 @@ private:
     }
 };
 
-/// Applies a preconditioner of Krylith, for a solver of MFEM: "amg", "ildu:fill=1" and the like after `precond=`.
+/// Applies a preconditioner of Krylith, for a solver of MFEM: "amg", "ildu:fill=1" and the like after
+/// `precond=`.
 class Preconditioner : public ::mfem::Solver {
 public:
     explicit Preconditioner(const std::string &options = "precond=amg") : system_(options) {}
-    explicit Preconditioner(const ::mfem::Operator &op, const std::string &options = "precond=amg") : Preconditioner(options) {
+    explicit Preconditioner(const ::mfem::Operator &op, const std::string &options = "precond=amg")
+        : Preconditioner(options) {
         SetOperator(op);
     }
 

@@ -102,7 +102,8 @@ static void poisson() {
     own.SetOperator(*A);
     x = 0.0;
     own.Mult(problem.B, x);
-    expect(own.GetConverged(), "MFEM's CG converges with AMG after " + std::to_string(own.GetNumIterations()) + " iterations");
+    expect(own.GetConverged(),
+           "MFEM's CG converges with AMG after " + std::to_string(own.GetNumIterations()) + " iterations");
     close(x, right, 1e-9, "MFEM's CG with AMG");
 
     GSSmoother smoother;
@@ -158,12 +159,14 @@ static void elasticity() {
     std::vector<double> points(nodes.GetData(), nodes.GetData() + nodes.Size());
     krylith::mfem::Solver solver("method=cg precond=amg threads=1");
     solver.SetBlockSize(2);
-    solver.SetProblem([&](krylith::Problem &problem) { problem.set_coordinates(2, points).set_near_null_vectors(); });
+    solver.SetProblem(
+        [&](krylith::Problem &problem) { problem.set_coordinates(2, points).set_near_null_vectors(); });
     solver.SetOperator(A);
     x.SetSize(B.Size());
     x = 0.0;
     solver.Mult(B, x);
-    close(x, by_cg(A, B), 1e-8, "elasticity with rigid modes, " + std::to_string(solver.GetNumIterations()) + " iterations");
+    close(x, by_cg(A, B), 1e-8,
+          "elasticity with rigid modes, " + std::to_string(solver.GetNumIterations()) + " iterations");
 }
 
 /// The mixed form of Darcy's equation, as in MFEM's example 5.
@@ -197,12 +200,15 @@ static void darcy() {
     own.SetOperator(A);
     y = 0.0;
     own.Mult(b, y);
-    for (const std::string options : {"", "method=fgmres precond=split(b0:jacobi,b1:amg;schur=full,S=selfp)"}) {
+    for (const std::string options :
+         {"", "method=fgmres precond=split(b0:jacobi,b1:amg;schur=full,S=selfp)"}) {
         krylith::mfem::Solver solver(options + " rtol=1e-11 threads=1");
         solver.iterative_mode = false;
         solver.SetOperator(A);
         solver.Mult(b, x);
-        close(x, y, 1e-6, "Darcy's equation, options \"" + options + "\", " + std::to_string(solver.GetNumIterations()) + " iterations");
+        close(x, y, 1e-6,
+              "Darcy's equation, options \"" + options + "\", " + std::to_string(solver.GetNumIterations()) +
+                  " iterations");
         solver.MultTranspose(b, x);
         close(x, y, 1e-6, "the same, transposed");
     }

@@ -11,8 +11,10 @@ using namespace mfem;
 
 /// −∇·(c ∇u) = 1 with u = 0 on the boundary. Each rank has a strip of the elements.
 struct Poisson {
-    Poisson(MPI_Comm comm, int ranks, double c) : serial(Mesh::MakeCartesian2D(16, 16, Element::QUADRILATERAL)), part(parts(ranks)),
-          mesh(comm, serial, part.data()), elements(2, 2), space(&mesh, &elements), b(&space), a(&space), u(&space) {
+    Poisson(MPI_Comm comm, int ranks, double c)
+        : serial(Mesh::MakeCartesian2D(16, 16, Element::QUADRILATERAL)), part(parts(ranks)),
+          mesh(comm, serial, part.data()), elements(2, 2), space(&mesh, &elements), b(&space), a(&space),
+          u(&space) {
         ConstantCoefficient one(1), factor(c);
         Array<int> boundary;
         space.GetBoundaryTrueDofs(boundary);
@@ -61,9 +63,12 @@ int main(int argc, char **argv) {
             solver.SetOperator(problem.A);
             solver.Mult(problem.B, x);
             x -= right;
-            const double found = std::sqrt(InnerProduct(MPI_COMM_WORLD, x, x) / InnerProduct(MPI_COMM_WORLD, right, right));
+            const double found =
+                std::sqrt(InnerProduct(MPI_COMM_WORLD, x, x) / InnerProduct(MPI_COMM_WORLD, right, right));
             const bool ok = solver.GetConverged() && found < 1e-9;
-            if (rank == 0) std::cout << (ok ? "ok    " : "WRONG ") << ranks << " ranks, c = " << c << ": " << found << '\n';
+            if (rank == 0)
+                std::cout << (ok ? "ok    " : "WRONG ") << ranks << " ranks, c = " << c << ": " << found
+                          << '\n';
             wrong += !ok;
         }
     }

@@ -42,7 +42,10 @@ Foam::KrylithSolver::KrylithSolver
 
 std::string Foam::KrylithSolver::options() const
 {
-    std::string text = matrix_.symmetric() ? "method=cg precond=amg:coarsest=100" : "method=gmres precond=ildu:cut=whole";
+    std::string text =
+        matrix_.symmetric()
+      ? "method=cg precond=amg:coarsest=100"
+      : "method=gmres precond=ildu:cut=whole";
     if (controlDict_.found("krylith"))
     {
         text = string(controlDict_.lookup("krylith"));

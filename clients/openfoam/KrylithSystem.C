@@ -316,8 +316,8 @@ void Foam::KrylithSystem::create(const lduMatrix& matrix)
         (
             krylith_problem_distributed_csr
             (
-                MPI_Comm_c2f(MPI_COMM_WORLD), n, columns, entries, rowPtr_.data(), col_.data(), values_.data(), 1,
-                &problem
+                MPI_Comm_c2f(MPI_COMM_WORLD), n, columns, entries, rowPtr_.data(), col_.data(), values_.data(),
+                1, &problem
             )
         );
 #endif
@@ -421,7 +421,8 @@ void Foam::KrylithSystem::update
         const untrapped traps;
         check(krylith_solver_set_refresh(solver_, how));
         values_.swap(newValues_);
-        check(krylith_solver_update_values(solver_, 0, std::int64_t(values_.size()), values_.data(), nullptr));
+        const std::int64_t entries = std::int64_t(values_.size());
+        check(krylith_solver_update_values(solver_, 0, entries, values_.data(), nullptr));
     }
 }
 
