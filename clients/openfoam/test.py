@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Run tutorials of OpenFOAM with its own solvers and with Krylith, and compare the fields.
 
-    python3 test.py                     # some small cases: a minute
+    python3 test.py                     # small cases: some minutes
     python3 test.py --measure           # larger cases, times on one core, to standard output as JSON lines
 
 OpenFOAM's programs must be in PATH, and libKrylithFoam.so and libkrylith.so where the loader finds them.
@@ -161,6 +161,29 @@ def duct(tutorials, folder):
     return case
 
 
+def insulated(tutorials, folder):
+    """Steady heat conduction without a fixed temperature: constants vanish under the matrix."""
+    case = cavity(tutorials, folder)
+    case.program = "laplacianFoam"
+    values = "\n".join(str((7 * i) % 13) for i in range(400))
+    head = "FoamFile { version 2.0; format ascii; class %s; object %s; }\n"
+    (case.folder / "0/T").write_text(
+        head % ("volScalarField", "T") + "dimensions [0 0 0 1 0 0 0];\n"
+        f"internalField nonuniform List<scalar> 400 (\n{values}\n);\n"
+        "boundaryField { \".*\" { type zeroGradient; } frontAndBack { type empty; } }\n")
+    (case.folder / "constant/transportProperties").write_text(
+        head % ("dictionary", "transportProperties") + "DT DT [0 2 -1 0 0 0 0] 1;\n")
+    (case.folder / "system/fvSchemes").write_text(
+        head % ("dictionary", "fvSchemes") + "ddtSchemes { default steadyState; } gradSchemes { default Gauss linear; }\n"
+        "divSchemes { default none; } laplacianSchemes { default Gauss linear corrected; }\n"
+        "interpolationSchemes { default linear; } snGradSchemes { default corrected; }\n")
+    path = case.folder / "system/fvSolution"
+    path.write_text(path.read_text() + "SIMPLE { nNonOrthogonalCorrectors 0; }\n")
+    case.set("system/controlDict", endTime="1", deltaT="1", writeControl="timeStep", writeInterval="1")
+    case.solvers("T { solver Krylith; tolerance 1e-12; relTol 0; }")
+    return case
+
+
 KRYLITH = "p { solver Krylith; tolerance 1e-9; relTol 0; } pFinal { $p; } U { solver Krylith; tolerance 1e-9; relTol 0; }"
 OWN = """p { solver PCG; preconditioner DIC; tolerance 1e-9; relTol 0; } pFinal { $p; }
 U { solver PBiCGStab; preconditioner DILU; tolerance 1e-9; relTol 0; }"""
@@ -191,6 +214,13 @@ def test(tutorials, folder):
     if shutil.which("mpirun"):
         _, _, said = ranked.run(2, preload=False, fails=True)
         expect("LD_PRELOAD" in said, "a parallel run with MPI for one thread is refused")
+
+    for ranks in (1, 2) if shutil.which("mpirun") else (1,):
+        case = insulated(tutorials, folder / f"insulated {ranks}")
+        case.run(ranks)
+        values = case.fields("T")["T"]
+        mean = sum((7 * i) % 13 for i in range(400)) / 400
+        expect(max(abs(v - mean) for v in values) < 1e-9 * mean, f"a singular matrix keeps the mean, {ranks} processors")
 
     case = cavity(tutorials, folder / "limits")
     case.solvers("p { solver Krylith; tolerance 1e-14; relTol 0; maxIter 2; krylith \"method=cg precond=jacobi\"; } pFinal { $p; }"
