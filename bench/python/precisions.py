@@ -1,8 +1,8 @@
-"""Precisions of a preconditioner on a GPU: whole solves with multigrid in f64, stored in f32, and computed in f32.
+"""Precisions of a preconditioner: whole solves with multigrid in f64, stored in f32, and computed in f32.
 
-    python3 bench/python/precisions.py OUT.json [--small]
+    python3 bench/python/precisions.py OUT.json [--small] [--cpu THREADS]
 
-Needs CuPy. The matrix is on the GPU. For each system and each of three settings: the set-up, the best of seven solves
+On a GPU it needs CuPy, and the matrix is on the GPU. For each system and each of three settings: the set-up, the best of seven solves
 of one Solver, and the best of three whole calls `krylith.solve(A, b)`, in seconds of wall clock with the GPU idle
 before and after. `residual` is |b - A x| / |b|, computed here.
 """
@@ -11,11 +11,15 @@ import json
 import sys
 import time
 
-import cupy as cp
-import cupyx.scipy.sparse as cs
 import numpy as np
+import scipy.sparse as sp
 
 import krylith
+
+CPU = int(sys.argv[sys.argv.index("--cpu") + 1]) if "--cpu" in sys.argv else 0
+if not CPU:
+    import cupy as cp
+    import cupyx.scipy.sparse as cs
 
 SETTINGS = {"f64": "amg:compute=f64", "stored": "amg:precision=f32", "f32": "amg:compute=f32"}
 
@@ -48,8 +52,8 @@ def diffusion(side, contrast=1.0, wind=0.0, seed=1):
     return assembled(np.concatenate(rows), np.concatenate(cols), np.concatenate(values), n)
 
 
-def tetrahedra(side, seed=2):
-    """Linear elements on a cube of 6 side^3 tetrahedra with moved nodes, numbered at random."""
+def tetrahedra(side, window, seed=2):
+    """Linear elements on a cube of 6 side^3 tetrahedra with moved nodes. Windows of nodes are numbered at random."""
     rng = np.random.default_rng(seed)
     m = side + 1
     points = np.stack(np.meshgrid(*[np.arange(m)] * 3, indexing="ij"), -1).reshape(-1, 3).astype(float)
@@ -68,7 +72,9 @@ def tetrahedra(side, seed=2):
     gradients = np.concatenate([-inverse.sum(2, keepdims=True), inverse], 2)
     volume = np.abs(np.linalg.det(edges)) / 6
     local = np.einsum("edi,edj,e->eij", gradients, gradients, volume)
-    new = rng.permutation(m**3).astype(np.int32)
+    new = np.arange(m**3, dtype=np.int32)
+    for first in range(0, m**3, window):
+        rng.shuffle(new[first : first + window])
     i = np.repeat(new[cells], 4, 1).ravel()
     j = np.tile(new[cells], (1, 4)).ravel()
     values = local.ravel()
@@ -80,27 +86,41 @@ def tetrahedra(side, seed=2):
     return assembled(i, j, np.concatenate([values[keep], np.ones(len(ends))]), m**3)
 
 
+def species(side, count=3):
+    """`count` diffusing unknowns a node that react with one another."""
+    a = diffusion(side, 10.0)
+    a = a if CPU else a.get()
+    reaction = 0.5 * (np.eye(count) * count - np.ones((count, count)))
+    made = (sp.kron(a, sp.eye(count)) + sp.kron(sp.eye(a.shape[0]), reaction)).tocsr()
+    return made if CPU else cs.csr_matrix(made)
+
+
 def assembled(i, j, values, n):
-    a = cs.coo_matrix((cp.asarray(values), (cp.asarray(i), cp.asarray(j))), shape=(n, n)).tocsr()
-    a.sum_duplicates()
-    return a
+    a = sp.coo_matrix((values, (i, j)), shape=(n, n)).tocsr()
+    return a if CPU else cs.csr_matrix(a)
+
+
+def wait():
+    if not CPU:
+        cp.cuda.Device().synchronize()
 
 
 def timed(work, times):
     best = []
     for _ in range(times):
-        cp.cuda.Device().synchronize()
+        wait()
         start = time.perf_counter()
         result = work()
-        cp.cuda.Device().synchronize()
+        wait()
         best.append(time.perf_counter() - start)
     return min(best), result
 
 
-def measure(a, settings):
+def measure(a, settings, **more):
     n = a.shape[0]
-    b = cp.asarray(np.random.default_rng(3).standard_normal(n))
-    known = dict(device="cuda", rtol=1e-8)
+    b = np.random.default_rng(3).standard_normal(n)
+    b = b if CPU else cp.asarray(b)
+    known = dict(rtol=1e-8, **(dict(device="cpu", threads=CPU) if CPU else dict(device="cuda")), **more)
     found = {"unknowns": n, "entries": int(a.nnz)}
     for name, precond in settings.items():
         krylith.solve(a, b, precond=precond, **known)  # compiles
@@ -109,7 +129,8 @@ def measure(a, settings):
         solve, x = timed(lambda: solver.solve(b), 7)
         del solver
         whole, _ = timed(lambda: krylith.solve(a, b, precond=precond, **known), 3)
-        residual = float(cp.linalg.norm(b - a @ cp.asarray(x.x)) / cp.linalg.norm(b))
+        norm = np.linalg.norm if CPU else cp.linalg.norm
+        residual = float(norm(b - a @ (x.x if CPU else cp.asarray(x.x))) / norm(b))
         found[name] = {
             "setup": setup,
             "solve": solve,
@@ -128,20 +149,38 @@ def main():
         "laplace 256": lambda: diffusion(256),
         "contrast 128": lambda: diffusion(128, 1e4),
         "convection 128": lambda: diffusion(128, 1.0, 0.5),
-        "tetrahedra 64": lambda: tetrahedra(64),
-        "tetrahedra 100": lambda: tetrahedra(100),
+        "tetrahedra 64": lambda: tetrahedra(64, 4096),
+        "tetrahedra 100": lambda: tetrahedra(100, 4096),
+        "tetrahedra 100 at random": lambda: tetrahedra(100, 10**9),
+        "three species 64": lambda: species(64),
+        "three species 100": lambda: species(100),
     }
     if small:
-        systems = {"laplace 32": lambda: diffusion(32), "tetrahedra 12": lambda: tetrahedra(12)}
-    device = cp.cuda.runtime.getDeviceProperties(0)["name"].decode()
-    results = {"gpu": device, "krylith": krylith.__version__, "systems": {}}
+        systems = {
+            "laplace 32": lambda: diffusion(32),
+            "tetrahedra 12": lambda: tetrahedra(12, 500),
+            "three species 16": lambda: species(16),
+        }
+    device = f"{CPU} threads" if CPU else cp.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    if CPU:
+        systems = {
+            "laplace 64": lambda: diffusion(64),
+            "laplace 100": lambda: diffusion(100),
+            "contrast 64": lambda: diffusion(64, 1e4),
+            "convection 64": lambda: diffusion(64, 1.0, 0.5),
+            "tetrahedra 48": lambda: tetrahedra(48, 4096),
+            "tetrahedra 80": lambda: tetrahedra(80, 4096),
+        }
+    results = {"device": device, "krylith": krylith.__version__, "systems": {}}
     for name, make in systems.items():
-        found = measure(make(), SETTINGS)
+        found = measure(make(), SETTINGS, **({"block": 3} if "species" in name else {}))
         results["systems"][name] = found
         ratios = [found[k]["solve"] / found["f32"]["solve"] for k in ("f64", "stored")]
         wholes = [found[k]["whole"] / found["f32"]["whole"] for k in ("f64", "stored")]
-        each = ", ".join(f"{k} {1e3 * v['solve']:.2f} ms/{v['iterations']}" for k, v in found.items() if isinstance(v, dict))
-        print(f"{name}: {each}; solve x{ratios[0]:.2f} x{ratios[1]:.2f}, whole x{wholes[0]:.2f} x{wholes[1]:.2f}", flush=True)
+        named = [(k, v) for k, v in found.items() if isinstance(v, dict)]
+        each = ", ".join(f"{k} {1e3 * v['solve']:.2f} ms in {v['iterations']}" for k, v in named)
+        texts = [f"x{solve:.2f} x{whole:.2f}" for solve, whole in zip(ratios, wholes)]
+        print(f"{name}: {each}; solve and whole over f64 {texts[0]}, over stored {texts[1]}", flush=True)
         with open(out, "w") as f:
             json.dump(results, f, indent=1)
 

@@ -13,10 +13,13 @@ use crate::precond::{Diagonal, NarrowCycle, NarrowLevel};
 use crate::space::Space;
 use crate::threads::{Disjoint, Pool, share};
 use crate::{Error, Result};
+use rayon::prelude::*;
 use rows::NarrowRows;
 use std::cell::RefCell;
 use std::ops::Range;
 
+/// Number of numbers below which a second thread costs more time than it saves.
+const FEW: usize = 1 << 14;
 /// Smoothing sweeps on the last level if it has no inverse.
 const SMOOTHED: usize = 10;
 /// Largest difference of the exponents of D⁻¹, on a level and between levels. Products of numbers of this
@@ -85,8 +88,8 @@ impl Narrow {
         rows::available()
     }
 
-    /// Makes the cycle of these levels. Returns `None` for blocks, for a processor without the instructions, or
-    /// if the range of the numbers is too large.
+    /// Makes the cycle of these levels. Returns `None` for blocks, for a processor without the instructions,
+    /// or if the range of the numbers is too large.
     pub fn new(on: &Cpu, levels: &[NarrowLevel<Cpu>]) -> Result<Option<Self>> {
         let scalar = levels.iter().all(|level| level.terms.block() == 1);
         let Some(shift) = common_exponent(levels).filter(|_| scalar && Self::is_available()) else {
@@ -115,10 +118,16 @@ impl Narrow {
         let smoother = level.smoother.as_ref().ok_or_else(lost)?;
         if !begun {
             let (b, d, c) = (&own.b, &smoother.d, smoother.steps[0][1]);
-            elementwise(pool, &mut own.x, |i, x| {
-                let (b, d) = (&b[i.clone()], &d[i]);
-                x.iter_mut().zip(b.iter().zip(d)).for_each(|(x, (b, d))| *x = c * d * b);
-            });
+            elementwise(
+                pool,
+                &mut own.x,
+                #[inline(always)]
+                |rows, x| {
+                    for ((x, b), d) in x.iter_mut().zip(&b[rows.clone()]).zip(&d[rows]) {
+                        *x = c * d * b;
+                    }
+                },
+            );
         }
         smoother.steps(pool, own, 1);
         let (Some([p, r]), Some(coarse)) = (&level.transfer, below.first_mut()) else {
@@ -169,7 +178,7 @@ impl Level {
             };
             level.smoother = Some(Smoother {
                 matrix,
-                d: d.iter().map(|d| (d / scale) as f32).collect(),
+                d: narrowed(d, 1.0 / scale),
                 steps: steps.iter().map(|step| step.map(|v| v as f32)).collect(),
             });
         }
@@ -224,28 +233,45 @@ impl Pass<'_> {
     /// No other thread uses these rows of p.
     #[inline(always)]
     unsafe fn finish(&self, rows: Range<usize>, s: &[f32], x: &[f32], y: &mut [f32]) {
-        let n = rows.len();
-        let (s, y) = (&s[..n], &mut y[..n]);
+        // These are loops and not closures, which would not be compiled for the wide instructions.
         match self {
             Self::Product => y.copy_from_slice(s),
-            Self::Added => (0..n).for_each(|i| y[i] += s[i]),
+            Self::Added => {
+                for (y, s) in y.iter_mut().zip(s) {
+                    *y += s;
+                }
+            }
             Self::LeftOver(b) => {
-                let b = &b[rows][..n];
-                (0..n).for_each(|i| y[i] = b[i] - s[i]);
+                for ((y, s), b) in y.iter_mut().zip(s).zip(&b[rows]) {
+                    *y = b - s;
+                }
             }
             Self::Step { b, d, factors: [a, c], last, keeps, p } => {
-                let (b, d, x) = (&b[rows.clone()][..n], &d[rows.clone()][..n], &x[rows.clone()][..n]);
+                let (a, c, b, d, x) = (*a, *c, &b[rows.clone()], &d[rows.clone()], &x[rows.clone()]);
                 // SAFETY: the caller's promise.
-                let p = &mut unsafe { p.range(rows) }[..n];
+                let p = unsafe { p.range(rows) };
+                for (((y, s), b), d) in y.iter_mut().zip(s).zip(b).zip(d) {
+                    *y = c * d * (b - s);
+                }
                 match last {
-                    Last::None => (0..n).for_each(|i| y[i] = c * d[i] * (b[i] - s[i])),
-                    Last::X => (0..n).for_each(|i| y[i] = (c * d[i]).mul_add(b[i] - s[i], a * x[i])),
-                    Last::P => (0..n).for_each(|i| y[i] = (c * d[i]).mul_add(b[i] - s[i], a * p[i])),
+                    Last::None => {}
+                    Last::X => {
+                        for (y, x) in y.iter_mut().zip(x) {
+                            *y += a * x;
+                        }
+                    }
+                    Last::P => {
+                        for (y, p) in y.iter_mut().zip(&*p) {
+                            *y += a * p;
+                        }
+                    }
                 }
                 if *keeps {
                     p.copy_from_slice(y);
                 }
-                (0..n).for_each(|i| y[i] += x[i]);
+                for (y, x) in y.iter_mut().zip(x) {
+                    *y += x;
+                }
             }
         }
     }
@@ -273,6 +299,11 @@ where
     });
 }
 
+/// Rounds numbers times `scale` to f32.
+pub(super) fn narrowed(from: &[f64], scale: f64) -> Vec<f32> {
+    from.par_iter().with_min_len(FEW).map(|v| (v * scale) as f32).collect()
+}
+
 /// Returns the exponent of a finite number that is not 0.
 fn exponent(v: f64) -> i32 {
     let bits = (v.to_bits() >> 52 & 0x7ff) as i32;
@@ -285,9 +316,9 @@ fn common_exponent(levels: &[NarrowLevel<Cpu>]) -> Option<i32> {
     for level in levels {
         match level.smoother {
             Some((Diagonal::Scalar(d), _)) => {
-                for v in d.iter().map(|v| v.abs()).filter(|v| *v != 0.0) {
-                    (low, high) = (low.min(v), high.max(v));
-                }
+                let both = |[a, b]: [f64; 2], [c, d]: [f64; 2]| [a.min(c), b.max(d)];
+                let sizes = d.par_iter().with_min_len(FEW).map(|v| v.abs()).filter(|v| *v != 0.0);
+                [low, high] = both([low, high], sizes.map(|v| [v, v]).reduce(|| [f64::INFINITY, 0.0], both));
             }
             Some((Diagonal::Blocks(_), _)) => return None,
             None => {}
@@ -313,15 +344,34 @@ impl NarrowCycle<Cpu> for Narrow {
         let e = if largest > 0.0 && largest.is_finite() { exponent(largest) } else { 0 };
         let powers = |e: i32| [2f64.powi(e / 2), 2f64.powi(e - e / 2)];
         let [f, g] = powers(-e);
-        elementwise(pool, &mut work[0].b, |i, to| {
-            to.iter_mut().zip(&b[i]).for_each(|(to, from)| *to = (from * f * g) as f32);
-        });
+        elementwise(
+            pool,
+            &mut work[0].b,
+            #[inline(always)]
+            |rows, to| {
+                for (to, from) in to.iter_mut().zip(&b[rows]) {
+                    *to = (from * f * g) as f32;
+                }
+            },
+        );
         self.cycle(pool, 0, work, false)?;
         let (found, [f, g]) = (&work[0].x, powers(e + self.shift));
-        elementwise(pool, x, |i, to| {
-            to.iter_mut().zip(&found[i]).for_each(|(to, from)| *to = f64::from(*from) * f * g);
-        });
+        elementwise(
+            pool,
+            x,
+            #[inline(always)]
+            |rows, to| {
+                for (to, from) in to.iter_mut().zip(&found[rows]) {
+                    *to = f64::from(*from) * f * g;
+                }
+            },
+        );
         Ok(())
+    }
+
+    /// Nothing is recorded on a CPU, so the cycle is made again.
+    fn update(&mut self, _: &[NarrowLevel<Cpu>]) -> Result<bool> {
+        Ok(false)
     }
 
     fn bytes(&self) -> u64 {

@@ -281,8 +281,7 @@ impl Own {
 }
 
 impl Rows {
-    /// Returns the pattern, the number of columns, the values and the coefficient of a single matrix of scalar rows
-    /// in f64.
+    /// Returns pattern, number of columns, values and coefficient of a single matrix of scalar rows in f64.
     pub(super) fn scalars(&self) -> Option<(SharedPattern, usize, &[f64], f64)> {
         let ([group], [c]) = (&self.groups[..], &self.coefficients[..]) else { return None };
         let Values::F64(values) = &group.values else { return None };

@@ -136,7 +136,7 @@ impl<S: Coarsen> Multilevel<S> {
         });
         let work = RefCell::new(work.collect::<Result<_>>()?);
         let wide = RefCell::default();
-        let narrow = narrow::cycle(&levels, &options)?;
+        let narrow = narrow::cycle(&levels, &options, None)?;
         Ok(Self { levels, work, wide, narrow, symmetric, numbers: kept, options, key: fresh_key() })
     }
 
@@ -179,7 +179,7 @@ impl<S: Coarsen> Multilevel<S> {
     /// As [`new`](Self::new); values of another shape. After an error the hierarchy must not be applied.
     pub fn update_values(&mut self, terms: &Terms, values: TermValues) -> Result<()> {
         self.wide = RefCell::default(); // it shares arrays
-        self.narrow = None;
+        let narrow = self.narrow.take();
         let finest = &mut self.levels[0];
         let count = finest.terms.terms.len();
         let rows = finest.terms.block_rows();
@@ -232,8 +232,11 @@ impl<S: Coarsen> Multilevel<S> {
                 }
             }
         }
-        self.narrow = narrow::cycle(&self.levels, &self.options)?;
-        self.key = fresh_key();
+        let known = narrow.as_deref().map(|cycle| std::ptr::from_ref(cycle).addr());
+        self.narrow = narrow::cycle(&self.levels, &self.options, narrow)?;
+        if known != self.narrow.as_deref().map(|cycle| std::ptr::from_ref(cycle).addr()) {
+            self.key = fresh_key();
+        }
         if turned { self.turn() } else { Ok(()) }
     }
 

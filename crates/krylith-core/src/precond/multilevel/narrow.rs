@@ -1,14 +1,14 @@
 //! Cycles whose matrices and vectors are in f32, on a device that has kernels for them.
 //!
-//! They are V-cycles with polynomial smoothers for a single matrix on one rank. Arithmetic stays in f64, so that
-//! only storage rounds. Such a cycle moves half of the bytes. It is linear up to rounding in f32.
+//! They are V-cycles with polynomial smoothers for a single matrix on one rank. Such a cycle moves half of
+//! the bytes, and is linear up to rounding in f32.
 
 use super::level::Level;
 use super::smoother::{Diagonal, Smoother};
 use super::{Coarsen, Cycle, MultilevelOptions, Transfer};
 use crate::Result;
 use crate::operator::{PointBlock, Terms};
-use crate::space::{Precision, Space};
+use crate::space::Precision;
 use std::cell::RefCell;
 
 /// What a device needs of one level.
@@ -32,30 +32,43 @@ pub struct NarrowLevel<'a, S: Coarsen> {
 
 /// A cycle in f32: the application of a hierarchy.
 #[doc(hidden)]
-pub trait NarrowCycle<S: Space> {
+pub trait NarrowCycle<S: Coarsen> {
     /// Computes x ← B b. Asynchronous on a GPU; allocates nothing.
     ///
     /// # Errors
     /// Errors of the device.
     fn apply(&self, on: &S, b: &S::Vector, x: &mut S::Vector) -> Result<()>;
+    /// Takes new values of the same levels, in the same memory. Returns false if the cycle must be made
+    /// again.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    fn update(&mut self, levels: &[NarrowLevel<S>]) -> Result<bool>;
     /// Returns the fewest bytes that a cycle can move.
     fn bytes(&self) -> u64;
 }
 
-/// Makes the cycle in f32 of these levels. Returns `None` if the options ask for none, or if the device, the
-/// levels or the range of their numbers do not permit one.
+/// Makes the cycle in f32 of these levels, or brings the known one up to date. Returns `None` if the options
+/// ask for none, or if the device, the levels or the range of their numbers do not permit one.
 ///
 /// # Errors
 /// Out of device memory.
 pub(super) fn cycle<S: Coarsen>(
     levels: &[Level<S>],
     options: &MultilevelOptions,
+    known: Option<Box<dyn NarrowCycle<S>>>,
 ) -> Result<Option<Box<dyn NarrowCycle<S>>>> {
     if options.compute == Precision::F64 || options.precision != Precision::F64 || options.cycle != Cycle::V {
         return Ok(None);
     }
     let parts: Option<Vec<NarrowLevel<S>>> = levels.iter().map(part).collect();
-    parts.map_or(Ok(None), |parts| levels[0].space.narrow_cycle(&parts))
+    let Some(parts) = parts else { return Ok(None) };
+    if let Some(mut known) = known
+        && known.update(&parts)?
+    {
+        return Ok(Some(known));
+    }
+    levels[0].space.narrow_cycle(&parts)
 }
 
 /// Returns the parts of a level, if it has one matrix on one rank, with a polynomial smoother or a dense

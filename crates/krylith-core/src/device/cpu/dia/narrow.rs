@@ -2,6 +2,7 @@
 
 use super::{Diagonals, PASS, Run, Term, WIDTH};
 use crate::device::cpu::CHUNK;
+use crate::device::cpu::narrow::narrowed;
 use crate::device::cpu::product::Values;
 use std::ops::Range;
 
@@ -23,7 +24,7 @@ impl NarrowDiagonals {
         }
         Some(Self {
             rows: from.rows,
-            values: values.iter().map(|v| (v * scale) as f32).collect(),
+            values: narrowed(values, scale),
             runs: from.runs.clone(),
             coefficient: from.coefficient as f32,
         })

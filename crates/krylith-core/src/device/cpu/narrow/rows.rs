@@ -1,6 +1,6 @@
 //! Products of scalar rows with a matrix and vectors in f32.
 
-use super::Pass;
+use super::{Pass, narrowed};
 use crate::device::cpu::CHUNK;
 use crate::device::cpu::product::Rows;
 use crate::matrix::Bsr;
@@ -35,14 +35,12 @@ impl NarrowRows {
     /// values that are not in f64.
     pub fn of_product(pool: &Pool, from: &Rows, scale: f64) -> Option<Self> {
         let (pattern, columns, values, c) = from.scalars()?;
-        let values = values.iter().map(|v| (v * scale) as f32).collect();
-        Some(Self::with(pool, pattern, columns, values, c as f32))
+        Some(Self::with(pool, pattern, columns, narrowed(values, scale), c as f32))
     }
 
     /// Copies a matrix of weights. Returns `None` for blocks.
     pub fn new(pool: &Pool, from: &Bsr) -> Option<Self> {
-        let values = from.values().iter().map(|v| *v as f32).collect();
-        let pattern = from.storage().shared_pattern();
+        let (pattern, values) = (from.storage().shared_pattern(), narrowed(from.values(), 1.0));
         (from.block() == 1).then(|| Self::with(pool, pattern, from.block_columns(), values, 1.0))
     }
 
@@ -91,8 +89,8 @@ impl NarrowRows {
     /// Computes rows in chunks.
     ///
     /// # Safety
-    /// The processor must have the features. Row pointers must be within the columns, columns below the length
-    /// of x, there must be as many values as columns, and no other thread may use these rows of y.
+    /// The processor must have the features. Row pointers must be within the columns, columns below the
+    /// length of x, there must be as many values as columns, and no other thread may use these rows of y.
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
     unsafe fn rows(&self, range: Range<usize>, x: &[f32], y: &Disjoint<f32>, pass: &Pass) {
         let pattern = self.pattern();
@@ -135,9 +133,18 @@ unsafe fn sum(values: *const f32, col: *const u32, x: *const f32, mut e: usize, 
         e += 8;
     }
     ask(e);
-    while e < end {
-        add(e, &mut sums[e % 4]);
-        e += 1;
+    if e + 4 <= end {
+        (0..4).for_each(|k| add(e + k, &mut sums[k]));
+        e += 4;
+    }
+    if e < end {
+        add(e, &mut sums[0]);
+    }
+    if e + 1 < end {
+        add(e + 1, &mut sums[1]);
+    }
+    if e + 2 < end {
+        add(e + 2, &mut sums[2]);
     }
     (sums[0] + sums[1]) + (sums[2] + sums[3])
 }

@@ -4,7 +4,7 @@ use super::super::Cuda;
 use super::super::compiler::Kernel;
 use super::super::driver::{Buffer, Device};
 use super::super::launch::Function;
-use super::super::multilevel::narrowed;
+use super::super::multilevel::{narrow_again, narrowed};
 use super::super::smooth::Smooth;
 use super::{
     CsrPattern, CsrProduct, CsrShape, EACH, FEW, Tiles, Values, csr_lanes, csr_smooth_cut_rows,
@@ -84,6 +84,17 @@ impl NarrowCsr {
         Ok(Some(Self { rows: from.rows, pattern: from.pattern.clone(), values, by, to_f64 }))
     }
 
+    /// Copies new values of the product, multiplied by 2^shift. Returns false if they are not in f64.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub fn update(&self, device: &Arc<Device>, from: &CsrProduct, shift: i32) -> Result<bool> {
+        match &from.values {
+            Values::F64(values) => narrow_again(device, values, shift, &self.values),
+            Values::F32(_) => Ok(false),
+        }
+    }
+
     /// Makes a product of a matrix of weights.
     ///
     /// # Errors
@@ -103,8 +114,8 @@ impl NarrowCsr {
         Ok(Self { rows, pattern, values: narrowed(device, values, 0)?, by, to_f64: None })
     }
 
-    /// Computes a residual or a smoother step of vectors in f32, and writes it to `to`, which must not be x. If
-    /// `of` has an exponent, `to` is in f64. `coefficient` is the address of a factor of the matrix.
+    /// Computes a residual or a smoother step of vectors in f32, and writes it to `to`, which must not be x.
+    /// If `of` has an exponent, `to` is in f64. `coefficient` is the address of a factor of the matrix.
     pub fn smooth(&self, space: &Cuda, coefficient: u64, of: Smooth, to: u64) -> Result<()> {
         let (device, halt) = (space.device(), space.halt());
         let (row_ptr, col) = (&self.pattern.row_ptr, &self.pattern.col);

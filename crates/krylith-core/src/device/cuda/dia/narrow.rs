@@ -3,7 +3,7 @@
 use super::super::Cuda;
 use super::super::driver::{Buffer, Device};
 use super::super::launch::Function;
-use super::super::multilevel::narrowed;
+use super::super::multilevel::{narrow_again, narrowed};
 use super::super::smooth::Smooth;
 use super::detect::Values;
 use super::shape::{DiaShape, Narrow, dia_smooth, dia_that_smooths_f32};
@@ -47,8 +47,19 @@ impl NarrowDia {
         }))
     }
 
-    /// Computes a residual or a smoother step of vectors in f32, and writes it to `to`, which must not be x. If
-    /// `of` has an exponent, `to` is in f64. `coefficient` is the address of a factor of the matrix.
+    /// Copies new values of the product, multiplied by 2^shift. Returns false if other diagonals are stored.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub fn update(&self, device: &Arc<Device>, from: &DiaProduct, shift: i32) -> Result<bool> {
+        match &from.stored.values {
+            Values::F64(values) => narrow_again(device, values, shift, &self.values),
+            Values::F32(_) => Ok(false),
+        }
+    }
+
+    /// Computes a residual or a smoother step of vectors in f32, and writes it to `to`, which must not be x.
+    /// If `of` has an exponent, `to` is in f64. `coefficient` is the address of a factor of the matrix.
     pub fn smooth(&self, space: &Cuda, coefficient: u64, of: Smooth, to: u64) -> Result<()> {
         if self.rows == 0 {
             return Ok(());

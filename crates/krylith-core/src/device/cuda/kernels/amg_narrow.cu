@@ -99,8 +99,8 @@ extern "C" __global__ void __launch_bounds__(256) narrow_values(const i64 n, con
     for (i64 i = blockIdx.x * (i64)blockDim.x + threadIdx.x; i < n; i += (i64)gridDim.x * blockDim.x) to[i] = (float)ldexp(from[i], shift);
 }
 
-// The smallest and the largest exponent of every stride-th number that is not 0: range[0] and range[1], which begin
-// with 0xffff and 0. A number that is not finite has the exponent 0x7ff.
+// The smallest and the largest exponent of every stride-th number that is not 0: range[0] and range[1], which
+// begin with 0xffff and 0. A number that is not finite has the exponent 0x7ff.
 extern "C" __global__ void __launch_bounds__(256) narrow_range(const i64 n, const int stride, const double* __restrict__ v, unsigned* range) {
     unsigned low = 0xffff, high = 0;
     for (i64 i = blockIdx.x * (i64)blockDim.x + threadIdx.x; i < n; i += (i64)gridDim.x * blockDim.x) {

@@ -2,10 +2,10 @@
 //
 // Constants: BLOCK, the order of the blocks. Blocks are by rows. Arithmetic is in f32.
 // A block row has `lanes` lanes of BLOCK threads in one warp. Thread c of a lane computes row c of the lane's
-// blocks, so that neighbouring threads read neighbouring numbers. The sums of lanes are added in a fixed tree.
-// Bytes moved at least: 4 per number, 4 per block; for each block row 8 of its row pointer and, for a smoother
-// step, 4 BLOCK² of D^-1; for each number of a vector 4 for each of x, b and the result, 4 for p if it is read
-// and 4 if it is written.
+// blocks, so neighbouring threads read neighbouring numbers. The sums of lanes are added in a fixed tree.
+// Bytes moved at least: 4 per number, 4 per block; for each block row 8 of its row pointer, and 4 BLOCK^2 of
+// D^-1 for a smoother step; for each number of a vector 4 for each of x, b and the result, 4 for p if it is
+// read and 4 if it is written.
 
 typedef long long i64;
 
@@ -81,6 +81,11 @@ narrow_block_first(const int* halt, const i64 n, const float* __restrict__ d, co
         for (int e = 0; e < BLOCK; ++e) sum = fmaf(d[i * BLOCK + e], from[e], sum);
         x[i] = factor * sum;
     }
+}
+
+// x is 1 at unknown `column` of every node, and 0 elsewhere.
+extern "C" __global__ void __launch_bounds__(256) narrow_block_unit(const i64 n, const int column, double* __restrict__ x) {
+    for (i64 i = blockIdx.x * (i64)blockDim.x + threadIdx.x; i < n; i += (i64)gridDim.x * blockDim.x) x[i] = i % BLOCK == column;
 }
 
 // Column `column` of all blocks from a vector, times 2^shift.

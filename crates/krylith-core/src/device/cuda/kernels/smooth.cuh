@@ -5,8 +5,7 @@
 // Bytes per row besides those of the product: 8 of b; for a step 8 each of d and x (from caches), 8 if p is
 // read and 8 if it is written. REAL is the type of vectors and of the arithmetic, double or float.
 
-// RESULT, if defined, is double: results are then numbers times 2^of.exponent[0], for which a product stores no
-// vectors of type REAL.
+// RESULT, if defined, is double. Results then have this type and are multiplied by 2^of.exponent[0].
 
 #ifndef REAL
 #define REAL double

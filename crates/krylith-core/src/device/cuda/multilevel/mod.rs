@@ -50,7 +50,7 @@ pub(super) use galerkin::{Matrix, product};
 pub(super) use interpolate::INTERPOLATE;
 pub(super) use multipass::MULTIPASS;
 pub(crate) use narrow::likely as likely_in_f32;
-pub(super) use narrow::{NARROW, NARROW_BLOCK, narrowed};
+pub(super) use narrow::{NARROW, NARROW_BLOCK, narrow_again, narrowed};
 pub(crate) use near_null::likely as likely_near_null;
 pub(super) use near_null::{BLOCK_PRODUCTS, NEAR_NULL, transposed_positions};
 pub(super) use split::{PATHS, SPLIT};

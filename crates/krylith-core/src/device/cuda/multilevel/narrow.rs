@@ -35,6 +35,7 @@ kernels! {
         coefficient: At<f64>, of: Step, y: At<f32>,
     );
     fn narrow_block_first(halt: At<i32>, n: i64, d: At<f32>, b: At<f32>, c: At<f64>, x: At<f32>);
+    fn narrow_block_unit(n: i64, column: i32, x: At<f64>);
     fn narrow_block_column(n: i64, from: At<f64>, column: i32, shift: i32, to: At<f32>);
 }
 
@@ -73,8 +74,7 @@ fn all_blocks(set: Set) -> Vec<Kernel> {
     set.choose(2..=MOST_BLOCK, [3]).into_iter().map(|block| of_blocks(narrow_block, block).into()).collect()
 }
 
-/// Returns the kernels of cycles in f32 for blocks of this order, and for rows with this many entries if these are
-/// scalar.
+/// Returns the kernels of cycles in f32 for blocks of this order, and for scalar rows with this many entries.
 pub(crate) fn likely(block: usize, entries: usize) -> Vec<Kernel> {
     let mut all: Vec<Kernel> = vec![narrow_in.plain().into()];
     all.push(super::apply::amg_transfer::of(crate::space::Precision::F32).into());
@@ -96,9 +96,23 @@ pub(in crate::device::cuda) fn narrowed(
     shift: i32,
 ) -> Result<Buffer<f32>> {
     let to = device.allocate::<f32>(from.len(), WHAT)?;
-    let function = device.function(&narrow_values.plain())?;
-    function.on(device, grid(device, from.len()), 256).run(from.len() as i64, from, shift, &to)?;
+    narrow_again(device, from, shift, &to)?;
     Ok(to)
+}
+
+/// Rounds numbers times 2^shift to f32 in existing memory. Returns false if that has another length.
+pub(in crate::device::cuda) fn narrow_again(
+    device: &Arc<Device>,
+    from: &Buffer<f64>,
+    shift: i32,
+    to: &Buffer<f32>,
+) -> Result<bool> {
+    if from.len() != to.len() {
+        return Ok(false);
+    }
+    let function = device.function(&narrow_values.plain())?;
+    function.on(device, grid(device, from.len()), 256).run(from.len() as i64, from, shift, to)?;
+    Ok(true)
 }
 
 fn grid(device: &Device, n: usize) -> usize {
@@ -149,8 +163,8 @@ impl Narrow {
         Ok(Some(Self { levels: made, shift, scale: device.zeros(SCALE, WHAT)?, kernels }))
     }
 
-    /// Computes x ← B b on a level, and returns x. With `begun` the first step is already in u. If the last step
-    /// of the finest level can write to `result` in f64, it does, and nothing is returned.
+    /// Computes x ← B b on a level, and returns x. With `begun` the first step is already in u. If the last
+    /// step of the finest level can write to `result` in f64, it does, and nothing is returned.
     fn cycle<'a>(
         &'a self,
         on: &Cuda,
@@ -231,6 +245,21 @@ impl NarrowCycle<Cuda> for Narrow {
                 self.kernels.to_f64.on(device, grid, 256).run(halt, n as i64, found, &self.scale, &*x)
             }
         }
+    }
+
+    fn update(&mut self, levels: &[NarrowLevel<Cuda>]) -> Result<bool> {
+        let Some(first) = levels.first().filter(|_| levels.len() == self.levels.len()) else {
+            return Ok(false);
+        };
+        if common_exponent(first.space.device(), levels)? != Some(self.shift) {
+            return Ok(false);
+        }
+        for (own, from) in self.levels.iter_mut().zip(levels) {
+            if !own.update(from, self.shift)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn bytes(&self) -> u64 {

@@ -8,8 +8,8 @@ use super::super::super::launch::{Entry, Function};
 use super::super::super::smooth::Smooth;
 use super::super::apply::{amg_transfer, transfer_shape};
 use super::{
-    MOST_BLOCK, Step, WHAT, grid, narrow_block, narrow_block_column, narrow_block_first, narrow_range,
-    narrowed, of_blocks,
+    MOST_BLOCK, Step, WHAT, grid, narrow_again, narrow_block, narrow_block_column, narrow_block_first,
+    narrow_block_unit, narrow_range, narrowed, of_blocks,
 };
 use crate::Result;
 use crate::matrix::Bsr;
@@ -129,9 +129,26 @@ impl Level {
         Ok(Some(Self { rows, smoother, transfer, inverse, b: vector()?, u: vector()?, v: vector()? }))
     }
 
-    /// Makes the steps from number `from` on, each in the pass of its product. With `from_zero` the first pass
-    /// also makes the step before it, from x = 0. With `result`, the last one writes to that address in f64, times
-    /// 2 to the power of the number at the second address.
+    /// Takes new values. Returns false if the arrays of the level have another length. P and R stay.
+    pub fn update(&mut self, from: &NarrowLevel<Cuda>, shift: i32) -> Result<bool> {
+        let device = from.space.device();
+        if let (Some(own), Some(product)) = (&self.inverse, from.inverse) {
+            let Some(values) = product.csr.as_ref().and_then(|csr| csr.dense_values(self.rows)) else {
+                return Ok(false);
+            };
+            if !narrow_again(device, values, -shift, own)? {
+                return Ok(false);
+            }
+        }
+        let (Some(own), Some((d, _))) = (&mut self.smoother, from.smoother) else { return Ok(true) };
+        device.write(&[from.terms.terms[0].0[(0, 0)]], &mut own.coefficient, 0)?;
+        fill_diagonal(from, d, -shift, &own.d)?;
+        own.product.update(from, shift)
+    }
+
+    /// Makes the steps from number `from` on, each in the pass of its product. With `from_zero` the first
+    /// pass also makes the step before it, from x = 0. With `result`, the last one writes to that address in
+    /// f64, times 2 to the power of the number at the second address.
     pub fn steps<'a>(
         &'a self,
         on: &Cuda,
@@ -228,6 +245,21 @@ impl Product {
             (Some(dia), _) => Ok(NarrowDia::of(device, dia, shift)?.map(Self::Dia)),
             (None, Some(csr)) => Ok(NarrowCsr::of(device, csr, shift, finest)?.map(Self::Csr)),
             (None, None) => Ok(None),
+        }
+    }
+
+    /// Copies new values. Returns false if the matrix is stored in another way.
+    fn update(&self, from: &NarrowLevel<Cuda>, shift: i32) -> Result<bool> {
+        let (space, a) = (from.space, &from.terms.terms[0].1);
+        if let Self::Blocks(blocks, _) = self {
+            return narrow_again(space.device(), &space.resident(a)?.values, shift, &blocks.values);
+        }
+        let Some(operator) = from.operator else { return Ok(false) };
+        let (device, operator) = (space.device(), operator.borrow());
+        match (self, &operator.product().dia, &operator.product().csr) {
+            (Self::Dia(own), Some(dia), _) => own.update(device, dia, shift),
+            (Self::Csr(own), None, Some(csr)) => own.update(device, csr, shift),
+            _ => Ok(false),
         }
     }
 
@@ -336,20 +368,26 @@ impl Weights {
 
 /// Returns D⁻¹ times 2^shift by blocks.
 fn diagonal(from: &NarrowLevel<Cuda>, d: Diagonal<Cuda>, shift: i32) -> Result<Buffer<f32>> {
+    let to = from.space.device().zeros::<f32>(from.space.vector_len() * from.terms.block(), WHAT)?;
+    fill_diagonal(from, d, shift, &to)?;
+    Ok(to)
+}
+
+/// Writes D⁻¹ times 2^shift by blocks.
+fn fill_diagonal(from: &NarrowLevel<Cuda>, d: Diagonal<Cuda>, shift: i32, to: &Buffer<f32>) -> Result<()> {
     let (space, block) = (from.space, from.terms.block());
     let device = space.device();
     let blocks = match d {
-        Diagonal::Scalar(d) => return narrowed(device, d, shift),
+        Diagonal::Scalar(d) => return narrow_again(device, d, shift, to).map(drop),
         Diagonal::Blocks(blocks) => blocks,
     };
     let n = space.vector_len();
-    let to = device.zeros::<f32>(n * block, WHAT)?;
     let pack = device.function(&of_blocks(narrow_block_column, block))?;
     for column in 0..block {
         let y = column_of(space, blocks, block, column)?;
-        pack.on(device, grid(device, n), 256).run(n as i64, &y, column as i32, shift, &to)?;
+        pack.on(device, grid(device, n), 256).run(n as i64, &y, column as i32, shift, to)?;
     }
-    Ok(to)
+    Ok(())
 }
 
 /// Returns a column of each diagonal block.
@@ -359,9 +397,10 @@ fn column_of(
     block: usize,
     column: usize,
 ) -> Result<Buffer<f64>> {
-    let unit: Vec<f64> = (0..space.vector_len()).map(|i| f64::from(u8::from(i % block == column))).collect();
-    let (mut x, mut y) = (space.vector()?, space.vector()?);
-    space.write(&unit, &mut x)?;
+    let (device, n) = (space.device(), space.vector_len());
+    let (x, mut y) = (space.vector()?, space.vector()?);
+    let unit = device.function(&of_blocks(narrow_block_unit, block))?;
+    unit.on(device, grid(device, n), 256).run(n as i64, column as i32, &x)?;
     space.multiply_blocks(blocks, false, &x, &mut y)?;
     Ok(y)
 }
