@@ -231,3 +231,41 @@ def test_programs_of_the_document(count, tmp_path):
         programs = [program for program in programs[:1] if "dolfinx" not in program]
     # In a process of its own, and with mpi4py before PETSc.
     mpirun("\n".join(["import mpi4py.MPI", *programs]), count, tmp_path, before="")
+
+
+def test_new_values_of_one_rank_are_taken_by_all(tmp_path):
+    said = mpirun(
+        """
+        n, rank = 40, comm.rank
+        own = PETSc.LGMap().create(list(range(rank * n - (rank > 0), (rank + 1) * n)), comm=comm)
+        A = PETSc.Mat().createIS((comm.size * n, comm.size * n), lgmapr=own, lgmapc=own, comm=comm)
+        A.setPreallocationNNZ(4)
+        for i in range(own.size):
+            A.setValueLocal(i, i, 2.0, addv=True)
+            if i + 1 < own.size:
+                A.setValueLocal(i, i + 1, -1.0, addv=True)
+                A.setValueLocal(i + 1, i, -1.0, addv=True)
+        A.assemble()
+        x, rhs = A.createVecs()
+        rhs.set(1.0)
+        ksp = PETSc.KSP().create(comm)
+        ksp.setOperators(A)
+        ksp.setTolerances(rtol=1e-9)
+        ksp.setType("python")
+        ksp.setPythonContext(krylith.petsc.KSP(precond="jacobi"))
+        ksp.solve(rhs, x)
+        local = A.getISLocalMat()
+        if rank == 1:
+            local.setValue(3, 3, 5.0, addv=True)
+            local.assemble()
+        ksp.solve(rhs, x)
+        residual = rhs.duplicate()
+        A.mult(x, residual)
+        residual.axpy(-1.0, rhs)
+        assert ksp.reason > 0 and residual.norm() <= 1.01e-9 * rhs.norm()
+        PETSc.Sys.Print("done")
+        """,
+        2,
+        tmp_path,
+    )
+    assert said == "done\n"

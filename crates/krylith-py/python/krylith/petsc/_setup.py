@@ -133,10 +133,16 @@ class Follower:
     def _followed(self, obj: Any, operator: Any, mat: Any, dm: Any) -> Solver:
         maps = self._of_ksp and not has_entries(operator)
         matrix = operator if self._of_ksp and not maps else mat
-        if self.solver is not None and matrix == self._mat and operator == self._operator:
-            if state_of(matrix) == self._state and _system.handles(operator, matrix) == self._handles:
-                return self.solver
+        same = self.solver is not None and matrix == self._mat and operator == self._operator
+        same = same and state_of(matrix) == self._state and _system.handles(operator, matrix) == self._handles
+        if same and matrix.comm.size == 1:
+            assert self.solver is not None
+            return self.solver
         comm = _system.communicator(matrix, obj)
+        # The states of local parts, as of MATIS, may differ between ranks.
+        if not any_rank(comm, not same, "a new matrix"):
+            assert self.solver is not None
+            return self.solver
         if maps and comm is not None:
             raise InvalidInput(f"the operator is of type {operator.getType()}, which several ranks cannot share; assemble it")
         if maps and not has_entries(matrix):
