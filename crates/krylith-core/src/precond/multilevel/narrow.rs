@@ -6,9 +6,9 @@
 use super::level::Level;
 use super::smoother::{Diagonal, Smoother};
 use super::{Coarsen, Cycle, MultilevelOptions, Transfer};
-use crate::Result;
 use crate::operator::{PointBlock, Terms};
 use crate::space::Precision;
+use crate::{Error, Result};
 use std::cell::RefCell;
 
 /// What a device needs of one level.
@@ -49,10 +49,10 @@ pub trait NarrowCycle<S: Coarsen> {
 }
 
 /// Makes the cycle in f32 of these levels, or brings the known one up to date. Returns `None` if the options
-/// ask for none, or if the device, the levels or the range of their numbers do not permit one.
+/// ask for none, or if the device, its memory, the levels or the range of their numbers do not permit one.
 ///
 /// # Errors
-/// Out of device memory.
+/// Errors of the device.
 pub(super) fn cycle<S: Coarsen>(
     levels: &[Level<S>],
     options: &MultilevelOptions,
@@ -68,7 +68,10 @@ pub(super) fn cycle<S: Coarsen>(
     {
         return Ok(Some(known));
     }
-    levels[0].space.narrow_cycle(&parts)
+    match levels[0].space.narrow_cycle(&parts) {
+        Err(Error::Memory { .. }) => Ok(None), // cycles in f64 need no more memory
+        made => made,
+    }
 }
 
 /// Returns the parts of a level, if it has one matrix on one rank, with a polynomial smoother or a dense
