@@ -30,7 +30,8 @@ const MAKE: &str = "make";
 /// Where Debian's `dolfinx-doc` has its demos.
 const DEMOS: &str = "/usr/share/dolfinx/demo-python";
 /// Clients from PyPI. SfePy has no wheel for every Python, so its test is skipped where it is missing.
-const CLIENTS: [&str; 3] = ["scikit-fem==12.0.2", "fipy==4.0.3", "pytest>=8"];
+const CLIENTS: [&str; 6] =
+    ["scikit-fem==12.0.2", "fipy==4.0.3", "nutils==9.2", "pymatsolver==0.4.0", "devsim==2.11.2", "pytest>=8"];
 /// The sources of petsc4py, with its tests: the version that Debian has.
 const PETSC4PY: &str = "petsc4py==3.18.5";
 
@@ -84,8 +85,9 @@ fn all() -> Result<String, String> {
         shell(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&clients))?;
     }
     shell(pip_install(clients.join("bin/python3")).args(CLIENTS).arg(python::last_wheel()?))?;
+    let files = ["tests/test_contrib.py", "tests/test_contrib_more.py"];
     let tests =
-        ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=append", "tests/test_contrib.py"];
+        ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=append"].into_iter().chain(files);
     let mut command = Command::new(clients.join("bin/python3"));
     let codes = last_line(&read(command.args(tests).current_dir(root().join("crates/krylith-py")))?);
     let others = codes::run(&clients.join("bin/python3"))?;
