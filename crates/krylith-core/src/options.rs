@@ -136,7 +136,7 @@ options! {
         "Time limit of a solve in seconds. The set-up before the first iteration does not count. At the \
          limit, the solve returns the best x so far.";
     precision was "store": Precision = Choice, "f64|f32", Machine, default "`f64`",
-        "Precision in which matrix, preconditioner and basis are stored. Arithmetic is always in f64. \
+        "Precision in which matrix, preconditioner and basis are stored. Arithmetic is in f64. \
          `f32` halves the memory traffic, and the solve meets the same tolerance.";
     precond_precision: Precision = Choice, "f64|f32", Machine, default
         "that of `precision`; `amg` computes in f32 from 100,000 unknowns on",

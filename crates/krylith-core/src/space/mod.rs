@@ -69,7 +69,7 @@ use crate::comm::Communicator;
 use crate::{Error, Result};
 use std::ops::Range;
 
-/// Precision in which matrices or bases are stored. Arithmetic is always in f64.
+/// Precision in which matrices or bases are stored. Arithmetic is in f64, except in cycles of multigrid.
 ///
 /// # Examples
 /// ```
