@@ -118,7 +118,7 @@ class AmgKeys(TypedDict, total=False):
     coarsest: int
     levels: int
     precision: Literal["f64", "f32"]
-    precond_precision: Literal["f64", "f32"]
+    compute: Literal["f64", "f32"]
 
 
 class LuKeys(TypedDict, total=False):

@@ -44,7 +44,7 @@ __device__ __forceinline__ REAL smoothed(const Smooth& of, const Own& own, long 
     return own.x + step;
 }
 #ifdef RESULT
-#define RESULTS RESULT
+#define RESULTS double
 __device__ __forceinline__ double as_result(double v, int e) { return e ? ldexp(v, e) : v; }
 #define RESULT_OF(of, value) as_result((double)(value), *(of).exponent)
 #else
