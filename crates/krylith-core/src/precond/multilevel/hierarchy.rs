@@ -136,7 +136,7 @@ impl<S: Coarsen> Multilevel<S> {
         });
         let work = RefCell::new(work.collect::<Result<_>>()?);
         let wide = RefCell::default();
-        let narrow = narrow::cycle(&levels, &options, None)?;
+        let (narrow, _) = narrow::cycle(&levels, &options, None)?;
         Ok(Self { levels, work, wide, narrow, symmetric, numbers: kept, options, key: fresh_key() })
     }
 
@@ -232,9 +232,9 @@ impl<S: Coarsen> Multilevel<S> {
                 }
             }
         }
-        let known = narrow.as_deref().map(|cycle| std::ptr::from_ref(cycle).addr());
-        self.narrow = narrow::cycle(&self.levels, &self.options, narrow)?;
-        if known != self.narrow.as_deref().map(|cycle| std::ptr::from_ref(cycle).addr()) {
+        let (narrow, same) = narrow::cycle(&self.levels, &self.options, narrow)?;
+        self.narrow = narrow;
+        if !same {
             self.key = fresh_key();
         }
         if turned { self.turn() } else { Ok(()) }

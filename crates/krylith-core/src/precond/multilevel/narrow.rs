@@ -48,29 +48,36 @@ pub trait NarrowCycle<S: Coarsen> {
     fn bytes(&self) -> u64;
 }
 
+/// A cycle of a device.
+pub(super) type BoxedCycle<S> = Box<dyn NarrowCycle<S>>;
+
 /// Makes the cycle in f32 of these levels, or brings the known one up to date. Returns `None` if the options
 /// ask for none, or if the device, its memory, the levels or the range of their numbers do not permit one.
+/// Also returns true if the launches of a cycle are those of the known one.
 ///
 /// # Errors
 /// Errors of the device.
 pub(super) fn cycle<S: Coarsen>(
     levels: &[Level<S>],
     options: &MultilevelOptions,
-    known: Option<Box<dyn NarrowCycle<S>>>,
-) -> Result<Option<Box<dyn NarrowCycle<S>>>> {
+    known: Option<BoxedCycle<S>>,
+) -> Result<(Option<BoxedCycle<S>>, bool)> {
+    let unknown = known.is_none();
     if options.compute == Precision::F64 || options.precision != Precision::F64 || options.cycle != Cycle::V {
-        return Ok(None);
+        return Ok((None, unknown));
     }
     let parts: Option<Vec<NarrowLevel<S>>> = levels.iter().map(part).collect();
-    let Some(parts) = parts else { return Ok(None) };
+    let Some(parts) = parts else { return Ok((None, unknown)) };
     if let Some(mut known) = known
         && known.update(&parts)?
     {
-        return Ok(Some(known));
+        return Ok((Some(known), true));
     }
     match levels[0].space.narrow_cycle(&parts) {
-        Err(Error::Memory { .. }) => Ok(None), // cycles in f64 need no more memory
-        made => made,
+        Ok(Some(made)) => Ok((Some(made), false)),
+        // Cycles in f64 need no more memory.
+        Ok(None) | Err(Error::Memory { .. }) => Ok((None, unknown)),
+        Err(e) => Err(e),
     }
 }
 
