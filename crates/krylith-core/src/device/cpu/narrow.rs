@@ -85,7 +85,7 @@ enum Last {
 impl Narrow {
     /// Returns true if this processor has the instructions.
     pub fn is_available() -> bool {
-        rows::available()
+        super::product::available()
     }
 
     /// Makes the cycle of these levels. Returns `None` for blocks, for a processor without the instructions,
@@ -106,8 +106,8 @@ impl Narrow {
         Ok(Some(Self { levels: made, shift, work: RefCell::new(work) }))
     }
 
-    /// Computes x ← B b on a level from the b of its workspace. With `begun` the first step is already in x.
-    fn cycle(&self, pool: &Pool, depth: usize, work: &mut [Work], begun: bool) -> Result<()> {
+    /// Computes x ← B b on a level from the b of its workspace.
+    fn cycle(&self, pool: &Pool, depth: usize, work: &mut [Work]) -> Result<()> {
         let level = &self.levels[depth];
         let lost = || Error::Internal("a level of a cycle in f32 has neither smoother nor inverse".into());
         let (own, below) = work.split_first_mut().ok_or_else(lost)?;
@@ -116,19 +116,17 @@ impl Narrow {
             return Ok(());
         }
         let smoother = level.smoother.as_ref().ok_or_else(lost)?;
-        if !begun {
-            let (b, d, c) = (&own.b, &smoother.d, smoother.steps[0][1]);
-            elementwise(
-                pool,
-                &mut own.x,
-                #[inline(always)]
-                |rows, x| {
-                    for ((x, b), d) in x.iter_mut().zip(&b[rows.clone()]).zip(&d[rows]) {
-                        *x = c * d * b;
-                    }
-                },
-            );
-        }
+        let (b, d, c) = (&own.b, &smoother.d, smoother.steps[0][1]);
+        elementwise(
+            pool,
+            &mut own.x,
+            #[inline(always)]
+            |rows, x| {
+                for ((x, b), d) in x.iter_mut().zip(&b[rows.clone()]).zip(&d[rows]) {
+                    *x = c * d * b;
+                }
+            },
+        );
         smoother.steps(pool, own, 1);
         let (Some([p, r]), Some(coarse)) = (&level.transfer, below.first_mut()) else {
             (1..SMOOTHED).for_each(|_| smoother.steps(pool, own, 0));
@@ -136,7 +134,7 @@ impl Narrow {
         };
         smoother.matrix.run(pool, &own.x, &mut own.next, &Pass::LeftOver(&own.b));
         r.run(pool, &own.next, &mut coarse.b, &Pass::Product);
-        self.cycle(pool, depth + 1, below, false)?;
+        self.cycle(pool, depth + 1, below)?;
         p.run(pool, &below[0].x, &mut own.x, &Pass::Added);
         smoother.steps(pool, own, 0);
         Ok(())
@@ -354,7 +352,7 @@ impl NarrowCycle<Cpu> for Narrow {
                 }
             },
         );
-        self.cycle(pool, 0, work, false)?;
+        self.cycle(pool, 0, work)?;
         let (found, [f, g]) = (&work[0].x, powers(e + self.shift));
         elementwise(
             pool,

@@ -12,6 +12,7 @@ mod kernels;
 mod scalar;
 
 pub(super) use kernels::Number;
+pub(super) use scalar::available;
 
 use super::dia::Diagonals;
 use super::outer::Outer;

@@ -2,7 +2,7 @@
 
 use super::{Pass, narrowed};
 use crate::device::cpu::CHUNK;
-use crate::device::cpu::product::Rows;
+use crate::device::cpu::product::{Rows, available};
 use crate::matrix::Bsr;
 use crate::matrix::storage::SharedPattern;
 use crate::memory::Pattern;
@@ -20,14 +20,6 @@ pub(super) struct NarrowRows {
     coefficient: f32,
     /// Runs of rows with about equally many entries.
     pieces: Vec<Range<usize>>,
-}
-
-/// Returns true if this processor has the features that products need.
-pub(super) fn available() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-    #[cfg(not(target_arch = "x86_64"))]
-    true
 }
 
 impl NarrowRows {

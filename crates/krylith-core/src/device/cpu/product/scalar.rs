@@ -41,7 +41,7 @@ enum Task {
 }
 
 /// True if this processor has the features that [`rows`] needs.
-pub(super) fn available() -> bool {
+pub(in super::super) fn available() -> bool {
     #[cfg(target_arch = "x86_64")]
     return is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
     #[cfg(not(target_arch = "x86_64"))]
