@@ -33,25 +33,34 @@ LIBRARY = os.environ["KRYLITH_CUDSS"]
 THREADS = pathlib.Path(LIBRARY).with_name("libcudss_mtlayer_gomp.so.1")
 # Constants of cudss_data_types.h.
 F64, I32, I64 = 1, 10, 24
-HOST_THREADS, ANALYSIS, FACTORS, NEW_FACTORS, SOLVE, NUMBERS = 14, 3, 4, 8, 0x3F0, 1
+HOST_THREADS, DEVICES, DEVICE_NUMBERS = 14, 21, 22
+ANALYSIS, FACTORS, NEW_FACTORS, SOLVE, NUMBERS = 3, 4, 8, 0x3F0, 1
 TYPES = {"gen": (0, 0), "sym": (1, 2), "spd": (3, 2)}
 
 
 class Cudss:
     """One system, by calls of cuDSS."""
 
-    def __init__(self, a, kind):
+    def __init__(self, a, kind, devices=()):
         self.library = ct.CDLL(LIBRARY)
         n, self.row_ptr = a.shape[0], a.indptr.astype(cp.int64)
         self.a, self.x, self.b = a, cp.zeros(n), cp.zeros(n)
         self.handle, self.config, self.data = ct.c_void_p(), ct.c_void_p(), ct.c_void_p()
-        self.call("cudssCreate", ct.byref(self.handle))
+        numbers = (ct.c_int * len(devices))(*devices)
+        if devices:
+            self.call("cudssCreateMg", ct.byref(self.handle), len(devices), numbers)
+        else:
+            self.call("cudssCreate", ct.byref(self.handle))
         if THREADS.exists():
             self.call("cudssSetThreadingLayer", self.handle, str(THREADS).encode())
         self.call("cudssConfigCreate", ct.byref(self.config))
         self.call("cudssDataCreate", self.handle, ct.byref(self.data))
         threads = ct.c_int(len(os.sched_getaffinity(0)))
         self.call("cudssConfigSet", self.config, HOST_THREADS, ct.byref(threads), ct.c_size_t(4))
+        if devices:
+            count = ct.c_int(len(devices))
+            self.call("cudssConfigSet", self.config, DEVICES, ct.byref(count), ct.c_size_t(4))
+            self.call("cudssConfigSet", self.config, DEVICE_NUMBERS, numbers, ct.c_size_t(4 * len(devices)))
         self.matrix, self.solution, self.right = ct.c_void_p(), ct.c_void_p(), ct.c_void_p()
         arrays = (self.row_ptr, None, a.indices, a.data)
         arrays = [ct.c_void_p(v.data.ptr) if v is not None else None for v in arrays]

@@ -1,6 +1,7 @@
 //! The status of a call, and its error text, which is kept per thread.
 
 use krylith_core::Error;
+use krylith_core::device::cuda::KeptContext;
 use krylith_report::words::Language;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
@@ -63,6 +64,8 @@ pub fn say(text: String) -> *const c_char {
 
 /// Does the work of a call. An error or a panic becomes a status, and an error text for this thread.
 pub fn guard(work: impl FnOnce() -> Result<()>) -> Status {
+    // Other libraries find the GPU that was current before.
+    let _kept = KeptContext::new();
     let done = catch_unwind(AssertUnwindSafe(|| {
         krylith_core::solver::host::refuse_forked()?;
         work()

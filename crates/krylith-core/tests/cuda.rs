@@ -113,7 +113,7 @@ fn main() {
         first!(minres::minres_takes_diagonal_splits),
         first!(minres::minres_chooses_a_definite_preconditioner),
         device!(batch_gpu::batches_match_the_host),
-        first!(direct::all),
+        test("direct::all", |_| on_gpus(direct::all), false),
         device!(functions::functions_give_what_matrices_give),
         device!(functions::functions_replace_preconditioners),
         device!(functions::functions_that_fail_are_told),

@@ -1,5 +1,6 @@
 //! Conversion of Krylith's errors to exceptions with the same text.
 
+use krylith_core::device::cuda::KeptContext;
 use krylith_core::{Error, Options};
 use krylith_report::words::Language;
 use pyo3::prelude::*;
@@ -34,12 +35,16 @@ pub fn named(class: &'static str, text: String) -> PyErr {
     })
 }
 
-/// Runs `work` without the interpreter's lock; an error or a panic becomes an exception.
+/// Runs `work` without the interpreter's lock; an error or a panic becomes an exception. Other libraries find
+/// the GPU that was current before.
 pub fn detached<T: Send>(
     py: Python<'_>,
     work: impl FnOnce() -> krylith_core::Result<T> + Send,
 ) -> PyResult<T> {
-    let done = py.detach(|| catch_unwind(AssertUnwindSafe(work)));
+    let done = py.detach(|| {
+        let _kept = KeptContext::new();
+        catch_unwind(AssertUnwindSafe(work))
+    });
     match done {
         Ok(done) => done.map_err(exception),
         Err(panic) => Err(exception(Error::of_panic(&*panic))),

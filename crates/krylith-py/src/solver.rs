@@ -7,6 +7,7 @@ use crate::function::Function;
 use crate::set_up::set_up;
 use crate::solution::Solution;
 use crate::system::{GivenMatrix, System, dense, named_matrix};
+use krylith_core::device::cuda::KeptContext;
 use krylith_core::matrix::Bsr;
 use krylith_core::precond::PrecondInfo;
 use krylith_core::solver::host::is_forked;
@@ -404,6 +405,7 @@ impl Drop for Solver {
     fn drop(&mut self) {
         if !is_forked() {
             let solver = self.solver.get_mut().unwrap_or_else(|e| e.into_inner());
+            let _kept = KeptContext::new();
             // Without the interpreter's lock, because this joins threads; on several GPUs it waits for a
             // solve of another thread, which may need the lock.
             let dropped = Python::try_attach(|py| {

@@ -57,6 +57,8 @@ pub struct DirectRequest<'a> {
     pub dissection: Option<&'a Dissection>,
     /// Largest number of numbers in the factors.
     pub most: Option<usize>,
+    /// True for factors on all devices of the space, also if one of them has room.
+    pub spread: bool,
 }
 
 /// The reason why a matrix has no factors of a form.
@@ -71,6 +73,23 @@ pub trait DirectFactors: Assemble {
     /// The library is missing or too old.
     fn direct_library(&self) -> Result<Option<String>> {
         Ok(None)
+    }
+
+    /// Returns a space of this device alone, for vectors of a whole system. Its direct factors may also take
+    /// the devices with these numbers.
+    ///
+    /// # Errors
+    /// A device without direct factors; out of device memory.
+    fn for_whole(&self, _len: usize, _others: &[usize]) -> Result<Self>
+    where
+        Self: Sized,
+    {
+        Err(Error::Internal("lu: a device without direct factors".into()))
+    }
+
+    /// Returns the number of this device among those of its process.
+    fn device_number(&self) -> usize {
+        0
     }
 
     /// Analyses a square scalar matrix. It is moved to the memory of the device unless it is there.

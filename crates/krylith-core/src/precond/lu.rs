@@ -17,10 +17,12 @@
 
 mod batch;
 mod border;
+mod coarsening;
 mod direct;
 mod dissect;
 mod factors;
 mod front;
+mod graph;
 mod indefinite;
 mod lanes;
 mod multifrontal;
@@ -31,6 +33,7 @@ mod plan;
 mod ranks;
 mod separator;
 mod solve;
+pub(crate) mod subdomains;
 mod symmetry;
 mod tree;
 
@@ -44,6 +47,7 @@ use direct::Made;
 use factors::{Columns, Factors, Work};
 pub(crate) use order::separator;
 pub(crate) use pins::pins;
+pub(crate) use ranks::{MakeWhole, WholeDescription, WholeFactors, WholeOnDevice};
 pub use ranks::{RanksLu, RanksLuOptions};
 use std::cell::RefCell;
 

@@ -86,7 +86,7 @@ pub use schwarz::{
 pub(crate) use schwarz::{Rows as SchwarzRows, Sums, Turned};
 pub use spec::{
     AmgSpec, AuxSpec, CprSpec, Decouple, IlduSpec, InnerMethod, InnerSpec, LuOn, LuOver, LuSpec, PrecondSpec,
-    RasSpec, SchurSpec, SplitForm, SplitSpec, TileSpec, VankaSpec,
+    RasSpec, RasSub, SchurSpec, SplitForm, SplitSpec, TileSpec, VankaSpec,
 };
 pub use split::SWEEPS as SPLIT_SWEEPS;
 pub(crate) use split::split_scale;

@@ -25,7 +25,7 @@ pub(crate) use amg::kind_name;
 pub use decouple::Decouple;
 use known::KNOWN;
 pub use lu::{LuOn, LuOver, LuSpec};
-pub use ras::RasSpec;
+pub use ras::{RasSpec, RasSub};
 pub(crate) use ras::{factor_name, solve_name};
 pub use split::{AuxSpec, CprSpec, InnerMethod, InnerSpec, SchurSpec, SplitForm, SplitSpec};
 pub use vanka::VankaSpec;

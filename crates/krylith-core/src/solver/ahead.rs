@@ -25,7 +25,8 @@ use crate::operator::{Terms, mixing};
 use crate::options::Options;
 use crate::precond::{
     COMPOSE_SWEEPS, CYCLE_STEPS, EQUILIBRATED_SWEEPS, INNER_STEPS, INNER_SWEEPS, MULTILEVEL_SWEEPS, NearNull,
-    PrecondSpec, SCHWARZ_SWEEPS, SPLIT_SWEEPS, STAGE_SWEEPS, Smoothing, TileFactor, VANKA_SWEEPS, VankaKind,
+    PrecondSpec, RasSub, SCHWARZ_SWEEPS, SPLIT_SWEEPS, STAGE_SWEEPS, Smoothing, TileFactor, VANKA_SWEEPS,
+    VankaKind,
 };
 use crate::problem::LocalProblem;
 use crate::solver::fallbacks::{Attempt, Costs, Seen, attempts};
@@ -167,7 +168,7 @@ fn add_preconditioner(
     match precond {
         // `auto` is resolved in an attempt, and direct factors are on the host.
         PrecondSpec::None | PrecondSpec::Lu(_) | PrecondSpec::Auto => {}
-        PrecondSpec::Ras(_) if (1..=8).contains(&b) => {
+        PrecondSpec::Ras(ras) if ras.sub == RasSub::Ilu && (1..=8).contains(&b) => {
             all.extend(schwarz::kernels([b], precision));
             all.extend(sweeps(SCHWARZ_SWEEPS));
         }

@@ -14,6 +14,8 @@ pub fn all(device: &str) {
     all_forms_solve(device);
     all_systems_are_assembled(device);
     choices_and_failures_are_said(device);
+    factors_are_spread(device);
+    subdomains_have_direct_factors(device);
 }
 
 /// Direct factors of the device, if it has a library for them.
@@ -211,4 +213,88 @@ fn choices_and_failures_are_said(device: &str) {
     };
     let Err(e) = chosen else { panic!("factors on a device without a library") };
     assert!(e.to_string().contains(expected), "{e}");
+}
+
+/// Factors over all GPUs of the process solve as those of one do. Without cuDSS they are refused.
+fn factors_are_spread(device: &str) {
+    let mut rng = Random(33);
+    let gpus = device.matches(',').count() + 1;
+    let transport = |diagonal: f64| grid(24, -0.2, -1.8, |_| diagonal);
+    for (name, a, new) in [
+        ("LU", transport(6.2), transport(6.5)),
+        ("Cholesky", grid(24, -1.0, -1.0, |_| 6.0), grid(24, -1.0, -1.0, |_| 7.0)),
+    ] {
+        let made = Solver::new(owned(&a), &options(device, "lu:over=gpus"));
+        if !has_library(device) {
+            // One processor has nothing to choose from.
+            let refused = made.is_err_and(|e| e.to_string().contains("pip install nvidia-cudss"));
+            assert!(refused || gpus == 1, "{name}");
+            continue;
+        }
+        let mut solver = made.unwrap();
+        for a in [a, new] {
+            solver.update_values(a.values()).unwrap();
+            let (b, mut x) = (rng.numbers(a.rows()), vec![0.0; a.rows()]);
+            let solution = solver.solve(&b, &mut x).unwrap();
+            let details = solution.precond.details.join("; ");
+            assert_eq!(details.contains(&format!("over {gpus} GPUs")), gpus > 1, "{name}: {details}");
+            assert!(solution.precond.text.contains(name), "{name}: {}", solution.precond.text);
+            let left = relative_residual(&a, &b, &x);
+            assert!(solution.converged() && left <= 1e-10, "{name}: {left:e}");
+            solver.solve_transposed(&b, &mut x).unwrap();
+            let left = relative_residual(&a.transpose(), &b, &x);
+            assert!(left <= 1e-10, "{name}, transposed: {left:e}");
+        }
+    }
+}
+
+/// Restricted Schwarz with direct factors: in one subdomain it is A⁻¹, in several it beats incomplete factors,
+/// and without overlap it is symmetric, so that CG takes it.
+fn subdomains_have_direct_factors(device: &str) {
+    let mut rng = Random(34);
+    let convection = grid(22, -0.2, -1.8, |_| 6.2);
+    let diffusion = grid(22, -1.0, -1.0, |_| 6.0);
+    for (what, a, blocks) in
+        [("convection", &convection, 1), ("diffusion", &diffusion, 1), ("blocks", &diffusion, 2)]
+    {
+        let mut blocks = Bsr::from_csr(a, blocks).unwrap();
+        let n = blocks.rows();
+        let mut iterations = Vec::new();
+        for precond in
+            ["ras:parts=4", "ras:parts=4,sub=lu", "ras:parts=4,overlap=0,sub=lu", "ras:parts=1,sub=lu"]
+        {
+            if device.contains(',') && precond.contains("parts=1,") {
+                continue; // fewer parts than ranks
+            }
+            let problem = Problem::try_from(&blocks).unwrap().into_owned();
+            let mut solver = Solver::new(problem, &options(device, precond)).unwrap();
+            let (b, mut x) = (rng.numbers(n), vec![0.0; n]);
+            let solution = solver.solve(&b, &mut x).unwrap();
+            assert!(solution.converged(), "{what} {precond}: {:?}", solution.history.outcome);
+            let left = relative_residual(&blocks.to_csr(), &b, &x);
+            assert!(left <= 1.1e-10, "{what} {precond}: {left:e}");
+            iterations.push(solution.history.iterations);
+            let (text, details) = (&solution.precond.text, solution.precond.details.join("; "));
+            assert_eq!(precond.contains("sub=lu"), text.contains("direct factors"), "{text}");
+            // A part alone has too few rows for a GPU, all of a rank together have enough.
+            let by = precond.contains("sub=lu") && has_library(device) && !device.contains(',');
+            assert_eq!(details.contains("cuDSS"), by, "{what} {precond}: {details}");
+            if precond.contains("overlap=0") && what != "convection" {
+                assert!(
+                    solution.method.to_string().starts_with("cg"),
+                    "{what} {precond}: {}",
+                    solution.method
+                );
+            }
+            if precond.contains("sub=lu") {
+                blocks.values_mut().iter_mut().for_each(|v| *v *= 1.5);
+                solver.update_values(blocks.values()).unwrap();
+                let solution = solver.solve(&b, &mut x).unwrap();
+                let left = relative_residual(&blocks.to_csr(), &b, &x);
+                assert!(solution.converged() && left <= 1.1e-10, "{what} {precond}, new values: {left:e}");
+            }
+        }
+        assert!(iterations[1] < iterations[0], "{what}: {iterations:?}");
+        assert!(iterations.get(3).is_none_or(|one| *one <= 2), "{what}: {iterations:?}");
+    }
 }

@@ -38,6 +38,7 @@ mod ghosts;
 mod graph;
 mod held;
 mod interleaved;
+mod kept;
 pub(crate) mod launch;
 mod mail;
 pub(crate) mod modules;
@@ -83,6 +84,7 @@ pub use factors::CudaPlan;
 #[doc(hidden)] // for krylith-py
 pub use functions::{copy_in_stream, order_streams};
 pub(crate) use held::CudaVectors;
+pub use kept::KeptContext;
 pub use nccl::{Nccl, nccl_version};
 pub use nvrtc::add_folders as add_compiler_folders;
 pub use part::split_runs;

@@ -57,6 +57,8 @@ pub struct Cuda {
     pub(super) block_sums: RefCell<Option<Buffer<f64>>>,
     /// Addresses of the guards of several solves, and their number.
     pub(super) watched: Cell<([u64; MOST_COLUMNS], usize)>,
+    /// Numbers of other GPUs that may hold a part of direct factors.
+    pub(super) helpers: Vec<usize>,
     pub(super) timing: Cell<bool>,
     pub(super) marks: RefCell<Vec<(Phase, CudaEvent)>>,
 }
@@ -107,6 +109,7 @@ impl Cuda {
             counter: device.zeros(2, "a reduction counter")?,
             block_sums: RefCell::default(),
             watched: Cell::default(),
+            helpers: Vec::new(),
             timing: Cell::new(false),
             marks: RefCell::default(),
         })

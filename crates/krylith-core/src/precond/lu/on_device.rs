@@ -52,6 +52,8 @@ pub(crate) struct DeviceLuLimits {
     pub host: Option<u64>,
     /// True if factors on the host must not replace those of the device.
     pub only_device: bool,
+    /// True for factors on all devices of the space, also if one of them has room.
+    pub spread: bool,
 }
 
 /// Where the values of the scalar matrix come from.
@@ -101,7 +103,8 @@ impl<S: DirectFactors + PointBlockSum> DeviceLu<S> {
             }
             // The library matches rows and columns itself, and then needs an order of its own.
             let own = self.dissection.as_ref().filter(|_| kind != DirectKind::MatchedLu);
-            let request = DirectRequest { kind, dissection: own, most: self.limits.most };
+            let request =
+                DirectRequest { kind, dissection: own, most: self.limits.most, spread: self.limits.spread };
             let made = match space.direct(&self.matrix, request)? {
                 Ok(mut factors) => self.renewed(space, &mut *factors)?.map(|()| factors),
                 Err(unfit) => Err(unfit),

@@ -3,8 +3,10 @@
 //! Unknowns with the same neighbours, such as those of one node of a mesh, are one vertex of the graph. So
 //! are the two unknowns of a pivot of order 2.
 
-use super::dissect::{self, Graph};
+use super::coarsening::Hierarchy;
+use super::dissect;
 use super::factors::Columns as Matrix;
+use super::graph::Graph;
 use super::separator::Side;
 use super::tree::{Columns, Tree};
 use crate::Result;
@@ -263,5 +265,5 @@ pub(crate) fn separator(row_ptr: &[usize], col: &[u32]) -> usize {
         ptr.push(sorted.len());
     }
     let graph = Pattern::of_rows(&ptr, &sorted).graph_of_unknowns();
-    dissect::bisect(&graph).iter().filter(|side| **side == Side::Separator).count()
+    Hierarchy::new(graph).bisect().iter().filter(|side| **side == Side::Separator).count()
 }

@@ -4,8 +4,11 @@
 //! separator. A pass moves each vertex at most once, best first, and keeps the best state on the way
 //! (Fiduccia and Mattheyses 1982; for vertex separators Ashcraft and Liu 1997).
 
-use super::dissect::{BALANCE, Graph, Random};
+use super::graph::{Graph, Random};
 use std::collections::BinaryHeap;
+
+/// Largest share of the unknowns on one side of a separator.
+pub(super) const BALANCE: f64 = 0.65;
 
 /// The side of a vertex.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +21,7 @@ pub(super) enum Side {
 /// Number of regions grown on the smallest graph.
 const TRIALS: usize = 7;
 /// Largest number of passes of a refinement.
-const PASSES: usize = 6;
+const PASSES: usize = 3;
 
 /// The state of a refinement.
 struct Cut<'g> {

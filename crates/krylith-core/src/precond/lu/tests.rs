@@ -1,4 +1,5 @@
 mod fronts;
+mod subdomains;
 
 use super::*;
 use crate::device::cpu::Cpu;

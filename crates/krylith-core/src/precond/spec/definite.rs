@@ -1,6 +1,6 @@
 //! What a method needs to know of its preconditioner: symmetric, definite, fixed.
 
-use super::{InnerMethod, PrecondSpec, SchurSpec, SplitForm};
+use super::{InnerMethod, PrecondSpec, RasSub, SchurSpec, SplitForm};
 
 impl PrecondSpec {
     /// Returns a `P then Q` without `symmetric` that this is or contains, if any. Methods for symmetric
@@ -33,13 +33,14 @@ impl PrecondSpec {
                     && split.parts.iter().all(|(_, part)| part.keeps_symmetry())
             }
             PrecondSpec::Aux(aux) => aux.precond.keeps_symmetry(),
+            // Block Jacobi, with factors that are as symmetric as their blocks.
+            PrecondSpec::Ras(ras) => ras.overlap == 0 && ras.sub == RasSub::Lu,
             PrecondSpec::Inner(inner) => {
                 inner.method == InnerMethod::Chebyshev && inner.precond.keeps_symmetry()
             }
             PrecondSpec::Multiplicative(_)
             | PrecondSpec::Stage(_)
             | PrecondSpec::Stages(_)
-            | PrecondSpec::Ras(_)
             | PrecondSpec::Vanka(_)
             | PrecondSpec::Cpr(_) => false,
         }

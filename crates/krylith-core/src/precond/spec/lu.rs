@@ -36,13 +36,16 @@ pub struct LuSpec {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LuOver {
-    /// All ranks by MUMPS if it can be used, else one.
+    /// The GPU of rank 0 if the solve runs on GPUs and its factors hold; else all ranks by MUMPS if it can be
+    /// used; else rank 0.
     #[default]
     Auto,
     /// All ranks, by MUMPS.
     Mumps,
-    /// Rank 0, by Krylith's own factors.
+    /// Rank 0: its GPU if the solve runs there, or its host by Krylith's own factors.
     One,
+    /// All GPUs of one process, whose threads are the ranks.
+    Gpus,
 }
 
 /// The processor that computes and applies direct factors.
@@ -64,7 +67,8 @@ pub enum LuOn {
 }
 
 /// The names of [`LuOver`] and [`LuOn`].
-const OVER: [(&str, LuOver); 3] = [("auto", LuOver::Auto), ("mumps", LuOver::Mumps), ("one", LuOver::One)];
+const OVER: [(&str, LuOver); 4] =
+    [("auto", LuOver::Auto), ("mumps", LuOver::Mumps), ("one", LuOver::One), ("gpus", LuOver::Gpus)];
 const ON: [(&str, LuOn); 3] = [("auto", LuOn::Auto), ("device", LuOn::Device), ("host", LuOn::Host)];
 
 impl LuSpec {
@@ -112,9 +116,9 @@ impl LuSpec {
 }
 
 /// Returns the value of a name.
-fn named<T: Copy>(what: &str, name: &str, all: &[(&str, T); 3]) -> Result<T> {
+fn named<T: Copy>(what: &str, name: &str, all: &[(&str, T)]) -> Result<T> {
     match all.iter().find(|(known, _)| *known == name) {
         Some((_, value)) => Ok(*value),
-        None => unknown(what, name, &all.each_ref().map(|(known, _)| *known)),
+        None => unknown(what, name, &all.iter().map(|(known, _)| *known).collect::<Vec<_>>()),
     }
 }

@@ -27,7 +27,9 @@ pub struct RasSpec {
     pub overlap: usize,
     /// Number of subdomains of the whole system; by default one per rank.
     pub parts: Option<usize>,
-    /// Level of fill.
+    /// Factors of a subdomain.
+    pub sub: RasSub,
+    /// Level of fill of incomplete factors.
     pub fill: usize,
     /// Order of rows within a subdomain.
     pub order: SchwarzOrder,
@@ -40,6 +42,35 @@ pub struct RasSpec {
     pub rows: usize,
     /// True for sweeps in a fixed order.
     pub deterministic: bool,
+}
+
+/// The factors of a subdomain.
+///
+/// # Examples
+/// ```
+/// use krylith_core::precond::RasSub;
+/// assert_eq!(RasSub::default().name(), "ilu");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RasSub {
+    /// Incomplete factors.
+    #[default]
+    Ilu,
+    /// Direct factors.
+    Lu,
+}
+
+impl RasSub {
+    /// Both kinds.
+    pub const ALL: [Self; 2] = [Self::Ilu, Self::Lu];
+
+    /// Returns its name in options.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ilu => "ilu",
+            Self::Lu => "lu",
+        }
+    }
 }
 
 /// Defaults of η and γ.
@@ -60,6 +91,7 @@ impl Default for RasSpec {
         Self {
             overlap: 1,
             parts: None,
+            sub: RasSub::Ilu,
             fill: 0,
             order: SchwarzOrder::Natural,
             // On an H200, exact factors are faster than five sweeps for 3-D systems. For 2-D systems they are
@@ -75,6 +107,11 @@ impl Default for RasSpec {
 impl RasSpec {
     pub(super) fn read(parameters: Vec<(&str, &str)>) -> Result<Self> {
         let mut ras = Self::default();
+        let of_ilu =
+            parameters.iter().find(|(key, _)| !["overlap", "parts", "sub", "deterministic"].contains(key));
+        if let Some((key, value)) = of_ilu.filter(|_| parameters.contains(&("sub", "lu"))) {
+            return Err(Error::invalid(format!("ras:{key}={value} is for sub=ilu; sub=lu has no such key")));
+        }
         // `eta` and `gamma` belong to the named methods, which may come before or after them.
         let (mut eta, mut gamma, mut named, mut open) = (None, None, false, true);
         for (key, value) in parameters {
@@ -116,13 +153,7 @@ impl RasSpec {
         match key {
             "overlap" => self.overlap = whole_number(value, 0, MOST_OVERLAP)?,
             "parts" => self.parts = Some(whole_number(value, 1, u32::MAX as usize - 1)?),
-            "sub" => match value {
-                "ilu" => {}
-                "ildu" | "lu" => {
-                    return Err(Error::invalid("only sub=ilu is supported"));
-                }
-                _ => return unknown("subdomain solver", value, &["ilu"]),
-            },
+            "sub" => self.sub = named("subdomain solver", value, &RasSub::ALL, RasSub::name)?,
             "fill" => self.fill = whole_number(value, 0, MOST_FILL)?,
             "order" => self.order = named("order", value, &SchwarzOrder::ALL, SchwarzOrder::name)?,
             "factor" => {
@@ -159,6 +190,7 @@ impl RasSpec {
         };
         add(self.overlap != default.overlap, format!("overlap={}", self.overlap));
         add(self.parts.is_some(), format!("parts={}", self.parts.unwrap_or_default()));
+        add(self.sub != default.sub, format!("sub={}", self.sub.name()));
         add(self.fill != default.fill, format!("fill={}", self.fill));
         add(self.order != default.order, format!("order={}", self.order.name()));
         match self.factor {
@@ -181,7 +213,9 @@ impl RasSpec {
 
     /// Returns true if solves are, or may be, randomized sweeps without a fixed order.
     pub fn varies(&self) -> bool {
-        !self.deterministic && matches!(self.solve, None | Some(TriangularSolve::Random { .. }))
+        !self.deterministic
+            && self.sub == RasSub::Ilu
+            && matches!(self.solve, None | Some(TriangularSolve::Random { .. }))
     }
 
     /// Returns the sweeps that a device compares with substitution if no method of solving is given.
@@ -224,6 +258,7 @@ mod tests {
             "ras:overlap=0,parts=8,fill=2,order=rcm,eta=8,gamma=10,fdp=32,deterministic",
             "ras:factor=random,solve=exact",
             "ras:solve=jacobi,gamma=8+jacobi",
+            "ras:overlap=0,parts=8,sub=lu",
         ] {
             assert_eq!(text.parse::<PrecondSpec>().unwrap().to_string(), text);
         }
@@ -240,9 +275,8 @@ mod tests {
         for (text, words) in [
             ("ras:overlap=-1", "ras:overlap=-1: expected a whole number from 0 to 100"),
             ("ras:parts=0", "ras:parts=0: expected a whole number from 1"),
-            ("ras:sub=ildu", "ras:sub=ildu: only sub=ilu is supported"),
-            ("ras:sub=lu", "only sub=ilu"),
-            ("ras:sub=qr", "unknown subdomain solver `qr`; the known ones are ilu"),
+            ("ras:sub=lu,fill=1", "ras:fill=1 is for sub=ilu"),
+            ("ras:sub=qr", "unknown subdomain solver `qr`; the known ones are ilu, lu"),
             ("ras:order=level", "unknown order `level`; the known ones are natural, rcm"),
             ("ras:factor=fast", "unknown factor `fast`; the known ones are random, exact"),
             ("ras:solve=fast", "unknown solve `fast`; the known ones are auto, random, jacobi, exact"),

@@ -31,6 +31,7 @@ fn names_are_known_or_refused_with_a_list() {
         "none",
         "lu:most=100",
         "lu:over=one",
+        "lu:over=gpus",
         "lu:most=100,over=mumps",
         "lu:on=device",
         "lu:most=100,over=one,on=host",

@@ -1,12 +1,14 @@
 //! Builds restricted additive Schwarz: its subdomains, and their description for reports.
 
 use super::{Boxed, PrecondInfo, Preconditioner, Value};
-use crate::comm::{self, agree};
+use crate::comm::{self, Communicator, agree};
 use crate::operator::{TermValues, Terms};
 use crate::partition::{self, Subdomains};
+#[cfg(feature = "lu")]
+use crate::precond::lu::subdomains::SubdomainLu;
 use crate::precond::spec::{factor_name, solve_name};
 use crate::precond::{
-    Factorization, RasSpec, Schwarz, SchwarzFactor, SchwarzOptions, SchwarzPattern, SchwarzPlan,
+    Factorization, RasSpec, RasSub, Schwarz, SchwarzFactor, SchwarzOptions, SchwarzPattern, SchwarzPlan,
     SchwarzSettings, TriangularSolve,
 };
 use crate::problem::LocalProblem;
@@ -31,6 +33,10 @@ pub(super) fn build<S: SolverSpace>(
     let analysis = profile::begin(SetupPart::Analysis);
     let pattern = SchwarzPattern { overlap: spec.overlap, fill: spec.fill, order: spec.order };
     let plan = SchwarzPlan::new(comm, terms, local.numbers, &subdomains, pattern)?;
+    if spec.sub == RasSub::Lu {
+        drop(analysis);
+        return direct(space, terms, spec, plan, &way, start);
+    }
     let options = SchwarzOptions { precision, rows: spec.rows, deterministic: spec.deterministic };
     let solve = spec.solve.unwrap_or(TriangularSolve::Exact);
     let settings = SchwarzSettings { factor: spec.factor, solve, options };
@@ -44,6 +50,99 @@ pub(super) fn build<S: SolverSpace>(
     notes.extend(p.take_events());
     let info = info(space, spec, &p, &way, start)?;
     Ok((Some(Box::new(p)), info))
+}
+
+/// Factorises the subdomains of a plan by direct factors. Collective.
+#[cfg(feature = "lu")]
+fn direct<S: SolverSpace>(
+    space: &S,
+    terms: &Terms,
+    spec: &RasSpec,
+    plan: SchwarzPlan,
+    way: &str,
+    start: Instant,
+) -> Result<(Boxed<S>, PrecondInfo)> {
+    let _factors = profile::begin(SetupPart::Factors);
+    let comm = space.comm();
+    let values = TermValues::matrix(terms.terms[0].1.numbers());
+    let make = |matrix: &Terms<'static>| super::lu::of_subdomains(space, matrix, spec.deterministic);
+    let p = SubdomainLu::new(comm, plan, values, make)?;
+    let found = p.describe();
+    let sizes = Sizes::of(comm, p.plan())?;
+    let mut numbers = [found.numbers as f64];
+    comm.sum(&mut numbers)?;
+    let mut details = vec![sizes.describe(way, start)];
+    let by = found.by.map_or(String::new(), |by| format!(" by {by}"));
+    details.push(format!("{} factors of the subdomains of rank 0{by}", found.kind));
+    let mut parameters = sizes.parameters(spec);
+    parameters.push(("sub".to_string(), Value::Text(spec.sub.name().into())));
+    let (overlap, text) = (spec.overlap, "restricted additive Schwarz");
+    let info = PrecondInfo {
+        name: "ras".into(),
+        parameters,
+        numbers: numbers[0],
+        matrix: sizes.stored,
+        text: format!("{text} with overlap {overlap}, direct factors"),
+        details,
+        keeps_symmetry: spec.overlap == 0,
+        ..PrecondInfo::default()
+    };
+    Ok((Some(Box::new(p)), info))
+}
+
+#[cfg(not(feature = "lu"))]
+fn direct<S: SolverSpace>(
+    _: &S,
+    _: &Terms,
+    _: &RasSpec,
+    _: SchwarzPlan,
+    _: &str,
+    _: Instant,
+) -> Result<(Boxed<S>, PrecondInfo)> {
+    Err(Error::Unsupported("ras:sub=lu: this build has no direct factors (feature lu)".into()))
+}
+
+/// Sizes of all subdomains together.
+struct Sizes {
+    largest: usize,
+    subdomains: f64,
+    rows: f64,
+    entries: f64,
+    /// Numbers of the matrix.
+    stored: f64,
+    own: f64,
+    square: f64,
+}
+
+impl Sizes {
+    /// Counts over all ranks. Collective.
+    fn of(comm: &dyn Communicator, plan: &SchwarzPlan) -> Result<Self> {
+        let largest = plan.subdomains.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
+        let largest = comm::largest(comm, f64::from(largest))? as usize;
+        let mut sums =
+            [plan.count(), plan.rows(), plan.entries(), plan.blocks.own, plan.nodes.own].map(|n| n as f64);
+        comm.sum(&mut sums)?;
+        let [subdomains, rows, entries, stored, own] = sums;
+        let square = (plan.block * plan.block) as f64;
+        Ok(Self { largest, subdomains, rows, entries, stored: stored * square, own, square })
+    }
+
+    fn describe(&self, way: &str, start: Instant) -> String {
+        format!(
+            "{} of at most {} block rows with their overlap ({way}), {:.1} % of all rows added, set up in {}",
+            plural(self.subdomains as usize, "subdomain"),
+            count(self.largest),
+            100.0 * (self.rows - self.own) / self.own.max(1.0),
+            seconds(start.elapsed().as_secs_f64()),
+        )
+    }
+
+    fn parameters(&self, spec: &RasSpec) -> Vec<(String, Value)> {
+        vec![
+            ("overlap".to_string(), Value::Count(spec.overlap as u64)),
+            ("subdomains".into(), Value::Count(self.subdomains as u64)),
+        ]
+    }
 }
 
 /// Returns the subdomains of own rows: those cut from the whole system, or one with all rows of this rank.
@@ -73,21 +172,14 @@ fn info<S: SolverSpace>(
     way: &str,
     start: Instant,
 ) -> Result<PrecondInfo> {
-    let (comm, plan) = (space.comm(), p.plan());
-    let largest = plan.subdomains.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
-    let largest = comm::largest(comm, f64::from(largest))? as usize;
-    let mut sums =
-        [plan.count(), plan.rows(), plan.entries(), plan.blocks.own, plan.nodes.own].map(|n| n as f64);
-    comm.sum(&mut sums)?;
-    let [subdomains, rows, entries, stored, own] = sums;
+    let sizes = Sizes::of(space.comm(), p.plan())?;
     let counted = |n: usize| Value::Count(n as u64);
-    let mut parameters = vec![
-        ("overlap".to_string(), counted(spec.overlap)),
-        ("subdomains".into(), counted(subdomains as usize)),
-        ("fill".into(), counted(spec.fill)),
+    let mut parameters = sizes.parameters(spec);
+    parameters.extend([
+        ("fill".to_string(), counted(spec.fill)),
         ("order".into(), Value::Text(spec.order.name().into())),
         ("factor".into(), Value::Text(factor_name(spec.factor).into())),
-    ];
+    ]);
     let mut ways = match spec.factor {
         SchwarzFactor::Exact => "exact factors".to_string(),
         SchwarzFactor::Random { sweeps } => {
@@ -111,29 +203,19 @@ fn info<S: SolverSpace>(
     parameters.extend([
         ("fdp".to_string(), counted(spec.rows)),
         ("deterministic".into(), Value::Text(if spec.deterministic { "yes" } else { "no" }.into())),
-        ("rows".into(), counted(rows as usize)),
+        ("rows".into(), counted(sizes.rows as usize)),
         ("defect".into(), Value::Number(p.defect())),
     ]);
     let distance = p
         .distance()
         .map_or(String::new(), |d| format!(", randomized sweeps differ from exact solves by {d:.1e}"));
     parameters.extend(p.distance().map(|distance| ("distance".to_string(), Value::Number(distance))));
-    let details = vec![
-        format!(
-            "{} of at most {} block rows with their overlap ({way}), {:.1} % of all rows added, set up in {}",
-            plural(subdomains as usize, "subdomain"),
-            count(largest),
-            100.0 * (rows - own) / own.max(1.0),
-            seconds(start.elapsed().as_secs_f64()),
-        ),
-        format!("{ways}; defect {:.1e}", p.defect()) + &distance,
-    ];
-    let square = (plan.block * plan.block) as f64;
+    let details = vec![sizes.describe(way, start), format!("{ways}; defect {:.1e}", p.defect()) + &distance];
     Ok(PrecondInfo {
         name: "ras".into(),
         parameters,
-        numbers: entries * square,
-        matrix: stored * square,
+        numbers: sizes.entries * sizes.square,
+        matrix: sizes.stored,
         text: format!("restricted additive Schwarz with overlap {}, ILU({})", spec.overlap, spec.fill),
         details,
         ..PrecondInfo::default()

@@ -209,7 +209,7 @@ struct Together<'a> {
 impl<'a> Together<'a> {
     fn new(of: &'a CudaBatch, count: usize, values: u64) -> Result<Self> {
         let (device, n) = (&of.device, of.n);
-        let calls = Calls::new(Library::get()?, device)?;
+        let calls = Calls::new(Library::get()?, device, &[])?;
         let vector = || device.allocate::<f64>(count * n, WHAT);
         let mut made = Self {
             of,

@@ -21,6 +21,8 @@ pub(super) mod config {
     pub const HOST_THREADS: i32 = 14;
     pub const LEVELS: i32 = 17;
     pub const BATCH: i32 = 18;
+    pub const DEVICES: i32 = 21;
+    pub const DEVICE_NUMBERS: i32 = 22;
 }
 pub(super) mod data {
     pub const INFO: i32 = 0;
@@ -56,7 +58,8 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    pub fn new(library: &'static Library, device: &Device) -> Result<Self> {
+    /// Makes handles for one GPU, or for several: the numbers of the others.
+    pub fn new(library: &'static Library, device: &Device, others: &[usize]) -> Result<Self> {
         device.bind()?;
         let mut calls = Self {
             library,
@@ -65,12 +68,25 @@ impl Calls {
             data: null_mut(),
             interrupt: Box::new(AtomicI32::new(0)),
         };
+        let all = std::iter::once(&device.info().ordinal).chain(others);
+        let numbers: Vec<c_int> = all.map(|&number| number as c_int).collect();
         // SAFETY: each call writes one handle, or uses those that calls before it wrote.
         unsafe {
-            let code = (library.create)(&mut calls.handle);
-            check(device, "cudssCreate", code)?;
-            let code = (library.set_stream)(calls.handle, device.stream().cu_stream());
-            check(device, "cudssSetStream", code)?;
+            let (count, own) = (numbers.len() as c_int, device.stream().cu_stream());
+            if count > 1 {
+                let code = (library.create_mg)(&mut calls.handle, count, numbers.as_ptr());
+                check(device, "cudssCreateMg", code)?;
+                // Other GPUs use their default streams, and the library orders them after this one.
+                let mut streams = vec![null_mut(); numbers.len()];
+                streams[0] = own;
+                let code = (library.set_streams)(calls.handle, streams.as_ptr(), count);
+                check(device, "cudssSetMgStreams", code)?;
+            } else {
+                let code = (library.create)(&mut calls.handle);
+                check(device, "cudssCreate", code)?;
+                let code = (library.set_stream)(calls.handle, own);
+                check(device, "cudssSetStream", code)?;
+            }
             if let Some(threads) = &library.threads {
                 // Without its library of threads, the analysis takes one thread.
                 (library.set_threading)(calls.handle, threads.as_ptr());
@@ -80,10 +96,27 @@ impl Calls {
             let code = (library.data_create)(calls.handle, &mut calls.data);
             check(device, "cudssDataCreate", code)?;
             let flag: *const AtomicI32 = &*calls.interrupt;
-            // An older library without this parameter cannot be interrupted.
-            (library.data_set)(calls.handle, calls.data, data::INTERRUPT, flag.cast(), size_of::<c_int>());
+            // An older library without this parameter cannot be interrupted, and with several GPUs none can.
+            if numbers.len() == 1 {
+                (library.data_set)(
+                    calls.handle,
+                    calls.data,
+                    data::INTERRUPT,
+                    flag.cast(),
+                    size_of::<c_int>(),
+                );
+            }
         }
         calls.set(config::HOST_THREADS, rayon::current_num_threads() as c_int);
+        if numbers.len() > 1 {
+            calls.set(config::DEVICES, numbers.len() as c_int);
+            let bytes = size_of_val(&numbers[..]);
+            // SAFETY: reads this many bytes.
+            let code = unsafe {
+                (library.config_set)(calls.config, config::DEVICE_NUMBERS, numbers.as_ptr().cast(), bytes)
+            };
+            check(device, "cudssConfigSet (numbers of GPUs)", code)?;
+        }
         Ok(calls)
     }
 

@@ -28,8 +28,12 @@ pub(super) struct Library {
     /// The library that starts threads for cuDSS, if it lies beside cuDSS.
     pub threads: Option<CString>,
     pub create: unsafe extern "C" fn(*mut Handle) -> Code,
+    /// Creates a handle of several GPUs: their count and numbers, of which the first is that of this thread.
+    pub create_mg: unsafe extern "C" fn(*mut Handle, c_int, *const c_int) -> Code,
     pub destroy: unsafe extern "C" fn(Handle) -> Code,
     pub set_stream: unsafe extern "C" fn(Handle, CUstream) -> Code,
+    /// Sets one stream for each GPU of a handle of several.
+    pub set_streams: unsafe extern "C" fn(Handle, *const CUstream, c_int) -> Code,
     pub set_threading: unsafe extern "C" fn(Handle, *const c_char) -> Code,
     pub config_create: unsafe extern "C" fn(*mut Handle) -> Code,
     pub config_destroy: unsafe extern "C" fn(Handle) -> Code,
@@ -123,8 +127,10 @@ impl Library {
             version,
             threads: threads_beside(create as *const c_void, version[0]),
             create,
+            create_mg: find!(c"cudssCreateMg"),
             destroy: find!(c"cudssDestroy"),
             set_stream: find!(c"cudssSetStream"),
+            set_streams: find!(c"cudssSetMgStreams"),
             set_threading: find!(c"cudssSetThreadingLayer"),
             config_create: find!(c"cudssConfigCreate"),
             config_destroy: find!(c"cudssConfigDestroy"),

@@ -47,12 +47,40 @@ impl DirectFactors for Cuda {
     ) -> Result<std::result::Result<Box<dyn DeviceFactors<Self>>, Unfit>> {
         let library = Library::get()?;
         let resident = self.scalar(a)?;
-        let made = CudssFactors::new(library, self.device(), a.rows(), &resident, request)?;
-        Ok(made.map(|factors| Box::new(factors) as Box<dyn DeviceFactors<Self>>))
+        let here = (library, self.device(), a.rows());
+        let mut others = if request.spread { &self.helpers[..] } else { &[] };
+        let mut made = CudssFactors::analyzed(here, others, &resident, request, !self.helpers.is_empty())?;
+        if matches!(made, Made::TooLarge) {
+            others = &self.helpers;
+            made = CudssFactors::analyzed(here, others, &resident, request, false)?;
+        }
+        match made {
+            Made::Factors(factors) => Ok(Ok(factors)),
+            Made::Unfit(unfit) => Ok(Err(unfit)),
+            Made::TooLarge => Err(too_large(self.device(), 0)),
+        }
+    }
+
+    fn for_whole(&self, len: usize, others: &[usize]) -> Result<Self> {
+        let mut alone = Self::new(self.device(), len)?;
+        alone.helpers = others.to_vec();
+        Ok(alone)
+    }
+
+    fn device_number(&self) -> usize {
+        self.device().info().ordinal
     }
 }
 
-/// Direct factors in the memory of one GPU.
+/// What an analysis led to.
+enum Made {
+    Factors(Box<CudssFactors>),
+    /// One GPU has no room, and others may take a part.
+    TooLarge,
+    Unfit(Unfit),
+}
+
+/// Direct factors in the memory of one GPU, or of several. The first has the matrix and the vectors.
 struct CudssFactors {
     calls: Calls,
     device: Arc<Device>,
@@ -65,6 +93,7 @@ struct CudssFactors {
     columns: RefCell<Option<Columns>>,
     factorized: bool,
     hybrid: bool,
+    devices: usize,
     numbers: usize,
 }
 
@@ -76,14 +105,15 @@ struct Columns {
 }
 
 impl CudssFactors {
-    fn new(
-        library: &'static Library,
-        device: &Arc<Device>,
-        order: usize,
+    /// Analyses a matrix. If `may_grow`, factors that need more room are left to several GPUs.
+    fn analyzed(
+        (library, device, order): (&'static Library, &Arc<Device>, usize),
+        others: &[usize],
         matrix: &Arc<Resident>,
         request: DirectRequest,
-    ) -> Result<std::result::Result<Self, Unfit>> {
-        let calls = Calls::new(library, device)?;
+        may_grow: bool,
+    ) -> Result<Made> {
+        let calls = Calls::new(library, device, others)?;
         let (kind, view) = match request.kind {
             DirectKind::Cholesky => (3, 2), // the upper triangle of a positive definite matrix
             DirectKind::Symmetric => (1, 2),
@@ -100,6 +130,7 @@ impl CudssFactors {
             columns: RefCell::default(),
             factorized: false,
             hybrid: false,
+            devices: 1 + others.len(),
             numbers: 0,
         };
         made.a = made.calls.csr(device, order, matrix.col.len(), arrays, (kind, view))?;
@@ -117,13 +148,22 @@ impl CudssFactors {
             let codes = [(data::ORDER, &dissection.order), (data::PARTS, &dissection.parts)]
                 .map(|(parameter, numbers)| made.calls.give(parameter, numbers));
             if let Some(&code) = codes.iter().find(|&&code| code != 0) {
-                return Ok(Err(format!("{} refuses an order: {}", library.name(), meaning(code))));
+                return Ok(Made::Unfit(format!("{} refuses an order: {}", library.name(), meaning(code))));
             }
         }
-        Ok(made.analyze(request)?.map(|()| made))
+        Ok(match made.analyze(request, may_grow)? {
+            Ok(true) => Made::Factors(Box::new(made)),
+            Ok(false) => Made::TooLarge,
+            Err(unfit) => Made::Unfit(unfit),
+        })
     }
 
-    fn analyze(&mut self, request: DirectRequest) -> Result<std::result::Result<(), Unfit>> {
+    /// Analyses the pattern. Returns false if the factors need more GPUs, and there are some.
+    fn analyze(
+        &mut self,
+        request: DirectRequest,
+        may_grow: bool,
+    ) -> Result<std::result::Result<bool, Unfit>> {
         device_idle(&self.device)?;
         let mut code = self.calls.execute(phase::ANALYSIS, self.a, self.one)?;
         if code == OUT_OF_MEMORY {
@@ -143,13 +183,20 @@ impl CudssFactors {
                 remedy: "raise lu:most, or try another preconditioner",
             });
         }
-        let free = self.device.free_memory()? as f64 * ROOM;
-        if !self.hybrid && 8.0 * self.numbers as f64 > free {
+        let free = self.device.free_memory()? as f64 * ROOM * self.devices as f64;
+        let needed = 8 * self.numbers as u64;
+        if !self.hybrid && needed as f64 > free {
+            if may_grow {
+                return Ok(Ok(false));
+            }
+            if self.devices > 1 {
+                return Err(too_large(&self.device, needed));
+            }
             self.hybrid = true;
             self.calls.set(config::HYBRID_MEMORY, 1);
-            return self.analyze(request);
+            return self.analyze(request, false);
         }
-        Ok(Ok(()))
+        Ok(Ok(true))
     }
 
     /// Returns why a phase found no factors, or the error if memory is missing.
@@ -253,9 +300,10 @@ impl DeviceFactors<Cuda> for CudssFactors {
     }
 
     fn remarks(&self) -> Vec<String> {
-        match self.hybrid {
-            true => vec!["partly in the memory of the host".into()],
-            false => Vec::new(),
+        match (self.devices, self.hybrid) {
+            (1, false) => Vec::new(),
+            (1, true) => vec!["partly in the memory of the host".into()],
+            (count, _) => vec![format!("over {count} GPUs")],
         }
     }
 }

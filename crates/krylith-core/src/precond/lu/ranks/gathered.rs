@@ -1,6 +1,7 @@
-//! Krylith's own factors of a distributed matrix, on rank 0.
+//! Factors of a distributed matrix on rank 0: Krylith's own on its host, or those of its device.
 
 use super::spread::OnFirst;
+use super::whole::{MakeWhole, WholeFactors};
 use super::{RanksLuOptions, SparseLu, too_large};
 use crate::comm::wire::{MessageBuilder, Reader, packed};
 use crate::comm::{Communicator, agree, time_limit};
@@ -21,7 +22,10 @@ const BEAT: Duration = Duration::from_secs(20);
 pub struct Gathered {
     first: Option<First>,
     exchange: OnFirst,
+    /// Why other ranks have no part in it.
     why: String,
+    /// Who computed the factors, if that was not the host.
+    by: String,
     pub kind: String,
     pub numbers: (f64, bool),
     pub stored: f64,
@@ -36,7 +40,7 @@ struct First {
     whole: Terms<'static>,
     /// For each term and rank, the place of each of its blocks in the whole matrix.
     places: Vec<Vec<Vec<usize>>>,
-    lu: Option<SparseLu>,
+    lu: Option<Box<dyn WholeFactors>>,
     null: Vec<Vec<f64>>,
     room: Option<u64>,
 }
@@ -50,6 +54,7 @@ impl Gathered {
         null: &[Vec<f64>],
         options: RanksLuOptions,
         why: String,
+        make: Option<MakeWhole>,
     ) -> Result<Self> {
         let (b, order) = (terms.block(), terms.block() * terms.stages());
         let bytes = |(_, a): &(_, Cow<Bsr>)| (a.blocks() * (4 + 8 * b * b)) as f64;
@@ -85,6 +90,7 @@ impl Gathered {
             first,
             exchange,
             why,
+            by: String::new(),
             kind: String::new(),
             numbers: (0.0, false),
             stored: 0.0,
@@ -92,7 +98,7 @@ impl Gathered {
             work: vec![0.0; terms.rows()],
             scratch: Default::default(),
         };
-        made.factorize(comm)?;
+        made.factorize(comm, make)?;
         Ok(made)
     }
 
@@ -120,18 +126,21 @@ impl Gathered {
         let received = comm.all_to_all(out)?;
         let taken = self.first.as_mut().map_or(Ok(()), |first| first.take(&received, values.len()));
         agree(comm, taken)?;
-        self.factorize(comm)
+        self.factorize(comm, None)
     }
 
     /// Factorises on rank 0, while the others wait. Collective.
-    fn factorize(&mut self, comm: &dyn Communicator) -> Result<()> {
+    fn factorize(&mut self, comm: &dyn Communicator, make: Option<MakeWhole>) -> Result<()> {
         let first = &mut self.first;
         let made = while_others_wait(comm, || {
             let Some(first) = first else { return Ok(()) };
             match &mut first.lu {
-                Some(lu) => lu.update_values(TermValues::from(&first.whole)),
+                Some(lu) => lu.update(&first.whole),
                 none => {
-                    *none = Some(SparseLu::with_null_vectors(&first.whole, &first.null, first.room)?);
+                    *none = Some(match make {
+                        Some(make) => make(&first.whole, &first.null, first.room)?,
+                        None => Box::new(SparseLu::with_null_vectors(&first.whole, &first.null, first.room)?),
+                    });
                     Ok(())
                 }
             }
@@ -139,16 +148,15 @@ impl Gathered {
         agree(comm, made)?;
         let lu = self.first.as_ref().and_then(|first| first.lu.as_ref());
         let mut words = vec![0.0; 3];
-        let (mut text, mut weak) = (Vec::new(), Vec::new());
-        if let Some(lu) = lu {
-            words = vec![lu.numbers() as f64, f64::from(u8::from(lu.is_bound())), lu.stored() as f64];
-            text = lu.kind().as_bytes().to_vec();
-            weak = packed(&lu.weak_rows().iter().map(|&row| row as u64).collect::<Vec<_>>());
+        let (mut kind, mut by, mut weak) = (Vec::new(), Vec::new(), Vec::new());
+        if let Some(found) = lu.map(|lu| lu.describe()) {
+            words = vec![found.numbers as f64, f64::from(u8::from(found.is_bound)), found.stored as f64];
+            (kind, by) = (found.kind.into_bytes(), found.by.unwrap_or_default().into_bytes());
+            weak = packed(&found.weak.iter().map(|&row| row as u64).collect::<Vec<_>>());
         }
         comm.sum(&mut words)?;
         (self.numbers, self.stored) = ((words[0], words[1] > 0.0), words[2]);
-        let texts = crate::comm::gather(comm, &text)?;
-        self.kind = texts.first().map_or(String::new(), |text| String::from_utf8_lossy(text).into_owned());
+        (self.kind, self.by) = (of_first(comm, &kind)?, of_first(comm, &by)?);
         let rows = crate::comm::gather(comm, &weak)?;
         let rows = rows.first().map_or(Ok(Vec::new()), |bytes| Reader::new(bytes, 0).all::<u64>())?;
         self.weak = rows.into_iter().map(|row| row as usize).collect();
@@ -159,14 +167,23 @@ impl Gathered {
     pub fn solve(&mut self, transposed: bool, own: &mut [f64]) -> Result<()> {
         let first = &mut self.first;
         self.exchange.apply(own, |x| match first.as_mut().and_then(|first| first.lu.as_mut()) {
-            Some(lu) => lu.solve_here(transposed, x),
+            Some(lu) => lu.solve(transposed, x),
             None => Err(Error::invalid("lu: there are no factors; give values that can be factorised")),
         })
     }
 
     pub fn describe(&self) -> String {
-        format!("own factors on rank 0: {}", self.why)
+        match self.by.as_str() {
+            "" => format!("own factors on rank 0: {}", self.why),
+            by => format!("{by}, on the GPU of rank 0"),
+        }
     }
+}
+
+/// Returns a text of rank 0. Collective.
+fn of_first(comm: &dyn Communicator, text: &[u8]) -> Result<String> {
+    let texts = crate::comm::gather(comm, text)?;
+    Ok(texts.first().map_or(String::new(), |text| String::from_utf8_lossy(text).into_owned()))
 }
 
 impl First {

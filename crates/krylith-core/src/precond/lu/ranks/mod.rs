@@ -1,16 +1,19 @@
-//! Direct factors of a matrix whose rows are distributed over ranks, in one of two ways.
+//! Direct factors of a matrix whose rows are distributed over ranks, in one of three ways.
 //!
 //! [`mumps`]: MUMPS factorises the rows where they are, on all ranks of MPI. It is found at run time. From
 //! run to run its factors agree only up to rounding, since they depend on the order in which messages arrive.
 //!
 //! [`gathered`]: rank 0 gathers the matrix and computes Krylith's own factors on its threads. The result is
-//! the same as on one rank, bit by bit. An application gathers x on rank 0 and sends y back.
+//! the same as on one rank, bit by bit. An application gathers x on rank 0 and sends y back. If the device of
+//! rank 0 has a library of direct factors, it computes them instead ([`whole`]), on several devices of the
+//! process if they do not fit on one.
 
 mod gathered;
 mod mumps;
 mod pins;
 mod rows;
 mod spread;
+mod whole;
 
 use super::SparseLu;
 use crate::comm::{Communicator, agree, gather};
@@ -22,6 +25,7 @@ use crate::{Error, Result};
 use gathered::Gathered;
 use mumps::Distributed;
 use std::cell::RefCell;
+pub(crate) use whole::{MakeWhole, WholeDescription, WholeFactors, WholeOnDevice};
 
 /// Bounds of the factors, and the ranks that compute them.
 ///
@@ -94,12 +98,27 @@ impl RanksLu {
         null: &[Vec<f64>],
         options: RanksLuOptions,
     ) -> Result<Self> {
+        Self::with(comm, terms, numbers, null, options, None)
+    }
+
+    /// As [`new`](Self::new). If there is `make`, on all ranks or none, rank 0 makes the factors by it.
+    pub(crate) fn with(
+        comm: &dyn Communicator,
+        terms: &Terms,
+        numbers: RowNumbers,
+        null: &[Vec<f64>],
+        options: RanksLuOptions,
+        make: Option<MakeWhole>,
+    ) -> Result<Self> {
         agree(comm, check_count(terms.terms.len()))?;
         let square = terms.is_square() && numbers.len() == terms.block_rows();
         let square =
             square.then_some(()).ok_or_else(|| Error::invalid("lu: direct factors need a square matrix"));
         agree(comm, square)?;
-        let why = why_not(comm, options.over, terms, numbers)?;
+        let why = match make {
+            Some(_) => Some(String::new()),
+            None => why_not(comm, options.over, terms, numbers)?,
+        };
         let way = match why {
             None => Way::Mumps(Box::new(Distributed::new(comm, terms, numbers, null, options)?)),
             Some(why) if options.over == LuOver::Mumps => {
@@ -111,7 +130,9 @@ impl RanksLu {
                         .into(),
                 });
             }
-            Some(why) => Way::Gathered(Box::new(Gathered::new(comm, terms, numbers, null, options, why)?)),
+            Some(why) => {
+                Way::Gathered(Box::new(Gathered::new(comm, terms, numbers, null, options, why, make)?))
+            }
         };
         Ok(Self { way: RefCell::new(way), key: fresh_key(), order: terms.rows() })
     }

@@ -1,10 +1,12 @@
 //! Factors by fronts beside dense elimination.
 
-use super::super::dissect::{self, Graph};
+use super::super::coarsening::Hierarchy;
+use super::super::dissect;
 use super::super::factors::{Columns, Factors, Work};
+use super::super::graph::Graph;
 use super::super::multifrontal::{Kind, Multifrontal};
 use super::super::plan::Plan;
-use super::super::separator::Side;
+use super::super::separator::{BALANCE, Side};
 use super::super::*;
 use super::{solve, solves};
 use crate::matching::Matching;
@@ -329,7 +331,7 @@ fn separators_separate_and_orders_are_permutations() {
     ];
     for (what, graph, most) in cases {
         let n = graph.len();
-        let side = dissect::bisect(&graph);
+        let side = Hierarchy::new(graph.clone()).bisect();
         for v in 0..n as u32 {
             for &u in graph.neighbours(v) {
                 let both = [side[v as usize], side[u as usize]];
@@ -339,7 +341,7 @@ fn separators_separate_and_orders_are_permutations() {
         let count = |s: Side| side.iter().filter(|t| **t == s).count();
         assert!(count(Side::Separator) <= most, "{what}: a separator of {}", count(Side::Separator));
         let larger = count(Side::First).max(count(Side::Second));
-        let most = (dissect::BALANCE * n as f64) as usize;
+        let most = (BALANCE * n as f64) as usize;
         assert!(what == "star" || larger <= most, "{what}: {larger} of {n} on one side");
         let mut order = dissect::order(graph, None).unwrap();
         order.sort_unstable();
