@@ -1,5 +1,5 @@
-//! Tests of Krylith inside other programs. `.ci/run` runs those of petsc4py; `cargo xtask clients` also runs
-//! the clients' own tests, of pinned versions.
+//! Tests of Krylith inside other programs. `.ci/run` runs those of PETSc and SUNDIALS; `cargo xtask clients`
+//! also runs the clients' own tests, of pinned versions.
 
 mod codes;
 
@@ -14,8 +14,10 @@ use std::process::{Command, ExitCode};
 const PYTHON: &str = "/usr/bin/python3";
 /// Debian's packages, and the modules that they contain; none for headers. The last two serve
 /// `cargo xtask clients` alone.
-const PACKAGES: [(&str, &str); 8] = [
+const PACKAGES: [(&str, &str); 10] = [
     ("libpetsc-real-dev", HEADERS),
+    ("libsundials-dev", SUNDIALS),
+    ("libsuitesparse-dev", KLU),
     ("make", MAKE),
     ("python3-petsc4py-real", "petsc4py"),
     ("python3-mpi4py", "mpi4py"),
@@ -24,8 +26,10 @@ const PACKAGES: [(&str, &str); 8] = [
     ("python3-dolfinx-real", "dolfinx"),
     ("dolfinx-doc", ""),
 ];
-/// Stand for the headers of PETSc and for a program in the place of a module.
+/// Stand for headers and for a program in the place of a module.
 const HEADERS: &str = "petsc.h";
+const SUNDIALS: &str = "/usr/include/cvode/cvode.h";
+const KLU: &str = "/usr/include/suitesparse/klu.h";
 const MAKE: &str = "make";
 /// Where Debian's `dolfinx-doc` has its demos.
 const DEMOS: &str = "/usr/share/dolfinx/demo-python";
@@ -35,12 +39,13 @@ const CLIENTS: [&str; 6] =
 /// The sources of petsc4py, with its tests: the version that Debian has.
 const PETSC4PY: &str = "petsc4py==3.18.5";
 
-/// Tests the types for petsc4py with the wheel of an earlier step, and those in C with its C library, if
-/// Debian's PETSc is available.
+/// Tests the types for petsc4py with the wheel of an earlier step, and those in C and the solver for SUNDIALS
+/// with its C library, if Debian's PETSc and SUNDIALS are available.
 pub fn step(missing: impl FnOnce(String) -> Verdict) -> Verdict {
-    match install(6) {
-        Ok(()) => petsc_in_c(&target().join("xtask-c"))
-            .and_then(|in_c| petsc().map(|said| format!("{said}; {in_c}")))
+    let library = target().join("xtask-c");
+    match install(8) {
+        Ok(()) => sundials(&library)
+            .and_then(|said| Ok(format!("{}; {}; {said}", petsc()?, petsc_in_c(&library)?)))
             .into(),
         Err(why) => missing(why),
     }
@@ -68,7 +73,7 @@ fn all() -> Result<String, String> {
     let said = petsc()?;
     let c = target().join("c");
     shell(cargo(&["xtask", "c"]).arg("--prefix").arg(&c))?;
-    let in_c = petsc_in_c(&c)?;
+    let in_c = format!("{}; {}", petsc_in_c(&c)?, sundials(&c)?);
     let (script, package) = (root().join("bench/python"), package()?);
     let sources = target().join("xtask-petsc4py");
     let download =
@@ -128,6 +133,19 @@ fn petsc_in_c(library: &Path) -> Result<String, String> {
     }
 }
 
+/// Builds the solver for SUNDIALS against Debian's libraries and the C library in a folder, and tests it.
+fn sundials(library: &Path) -> Result<String, String> {
+    let mut make = Command::new("make");
+    make.args(["--silent", "-C", "clients/sundials", "test", "CFLAGS=-Werror"]).current_dir(root());
+    make.arg(format!("KRYLITH_DIR={}", library.display()));
+    let said = read(make.arg(format!("BUILD={}", target().join("xtask-sundials").display())))?;
+    print!("{said}");
+    match said.contains("all tests passed") {
+        true => Ok("SUNDIALS: passed".into()),
+        false => Err("the tests of SUNDIALS did not end".into()),
+    }
+}
+
 fn last_line(said: &str) -> String {
     said.lines().rev().find(|line| line.contains("passed")).unwrap_or("no test").trim().into()
 }
@@ -152,6 +170,7 @@ fn install(count: usize) -> Result<(), String> {
 fn lacks(module: &str) -> bool {
     match module {
         "" => !Path::new(DEMOS).exists(),
+        SUNDIALS | KLU => !Path::new(module).exists(),
         HEADERS => !works(Command::new("pkg-config").args(["--exists", "petsc"])),
         MAKE => !works(Command::new("make").arg("--version")),
         _ => !works(Command::new(PYTHON).args(["-c", &format!("import {module}")])),

@@ -65,7 +65,7 @@ const STEPS: [Step; 15] = [
     }),
     step(Ci, "C library", 110, |run| c::step(&run.launchers, missing)),
     // With the wheel and the C library of the steps before.
-    step(Ci, "PETSc", 165, |_| clients::step(missing)),
+    step(Ci, "PETSc and SUNDIALS", 165, |_| clients::step(missing)),
     step(Ci, "kernels through NVRTC", 450, |_| kernels()),
     step(Desk, "kernels on a GPU", 5, |_| match Path::new("/proc/driver/nvidia/version").exists() {
         true => Verdict::Passed("part of the tests above".into()),
