@@ -1,4 +1,5 @@
-//! Tests of Krylith inside MFEM, NGSolve and OpenFOAM. Those of OpenFOAM need its headers and tutorials.
+//! Tests of Krylith inside MFEM, NGSolve, diffsol and OpenFOAM. Those of OpenFOAM need its headers and
+//! tutorials.
 
 use crate::c;
 use crate::shell::{cargo, pip_install, read, root, shell, target, works};
@@ -21,7 +22,9 @@ pub fn run(python: &Path) -> Result<String, String> {
     let prefix = target().join("xtask-clients-c");
     c::place(&target().join("release"), &prefix)?;
     mfem(python, &prefix)?;
-    Ok(format!("{}; MFEM: passed; OpenFOAM: {}", super::last_line(&said), openfoam(&prefix)?))
+    diffsol()?;
+    let said = super::last_line(&said);
+    Ok(format!("{said}; MFEM: passed; diffsol: passed; OpenFOAM: {}", openfoam(&prefix)?))
 }
 
 /// Compiles the program of tests with the headers of PyMFEM's wheel, and runs it.
@@ -39,6 +42,12 @@ fn mfem(python: &Path, prefix: &Path) -> Result<(), String> {
     command.args(["-lkrylith", "-lmfem", "-o"]).arg(&program);
     shell(command.current_dir(root().join("clients/mfem")))?;
     shell(&mut Command::new(program)).map(drop)
+}
+
+/// Tests the crate for diffsol, which is no member of the workspace.
+fn diffsol() -> Result<(), String> {
+    let mut command = cargo(&["test", "--quiet", "--no-default-features", "--target-dir"]);
+    shell(command.arg(target().join("xtask-diffsol")).current_dir(root().join("clients/diffsol"))).map(drop)
 }
 
 /// Builds the library for OpenFOAM, and runs the tutorials, if `FOAM_INCLUDE`, `FOAM_LIB` and
