@@ -146,7 +146,7 @@ static int flag_of_outcome(const KrylithContent *c) {
     return SUNLS_PACKAGE_FAIL_REC;
   if (outcome == KRYLITH_BREAKDOWN || outcome == KRYLITH_INCONSISTENT)
     return SUNLS_LUFACT_FAIL; /* the matrix is singular */
-  return c->solution.true_residual < 1 ? SUNLS_RES_REDUCED : SUNLS_CONV_FAIL;
+  return SUNLS_CONV_FAIL;
 }
 
 /* Solves until ‖b − A x‖ is at most atol, or with the tolerance of the options if that is 0. */
@@ -185,16 +185,21 @@ static int solve_weighted(KrylithContent *c, const double *s1, const double *b, 
     atol = fmin(of_b / weighted * tol, 0.9 * of_b);
   for (int round = 0;; round++) {
     int flag = solve_once(c, b, x, atol);
+
+    if (flag && flag != SUNLS_CONV_FAIL)
+      return flag;
     const double residual = c->solution.true_residual * of_b;
 
     c->resnorm = residual * most;
-    if (flag < 0 || flag == SUNLS_PACKAGE_FAIL_REC || (c->resnorm <= tol && c->iterations > 0))
-      return flag;
+    if (c->resnorm <= tol && c->iterations > 0)
+      return 0;
     if (keep_residual(c, b, x))
       return KRYLITH_SUN_FAILED;
     c->resnorm = norm(c->n, NULL, array(c->resid));
-    if (flag || atol == 0 || c->resnorm <= tol || c->solution.outcome == KRYLITH_ROUNDING_LIMIT)
-      return flag;
+    if (flag)
+      return c->resnorm < weighted ? SUNLS_RES_REDUCED : flag;
+    if (atol == 0 || c->resnorm <= tol || c->solution.outcome == KRYLITH_ROUNDING_LIMIT)
+      return 0;
     if (round == ROUNDS) {
       KrylithReject("the weighted residual is %.2e after %d solves; the tolerance is %.2e", c->resnorm,
                     round + 1, tol);
