@@ -35,7 +35,7 @@ const MAKE: &str = "make";
 const DEMOS: &str = "/usr/share/dolfinx/demo-python";
 /// Clients from PyPI. SfePy has no wheel for every Python, PyTorch takes gigabytes, and JAX-FEM needs
 /// petsc4py: tests that need them are skipped where they are missing.
-const CLIENTS: [&str; 8] = [
+const CLIENTS: [&str; 9] = [
     "scikit-fem==12.0.2",
     "fipy==4.0.3",
     "nutils==9.2",
@@ -43,6 +43,7 @@ const CLIENTS: [&str; 8] = [
     "devsim==2.11.2",
     "kratosmultiphysics==10.4.4",
     "kratosconvectiondiffusionapplication==10.4.4",
+    "kratosstructuralmechanicsapplication==10.4.4",
     "pytest>=8",
 ];
 /// The sources of petsc4py, with its tests: the version that Debian has.

@@ -189,3 +189,63 @@ def test_kratos_has_the_same_temperatures_and_reactions():
     fails = NewtonStrategy(other, scheme, criterion, builder, precond="jacobi", max_iters=1)
     with pytest.raises(krylith.ConvergenceError):
         fails.Solve()
+
+
+def beam(KM, n):
+    """Return a model part of a beam of 2n elements that bends far under its weight."""
+    mechanics = pytest.importorskip("KratosMultiphysics.StructuralMechanicsApplication")
+    model = KM.Model()
+    part = model.CreateModelPart("Main")
+    part.ProcessInfo[KM.DOMAIN_SIZE] = 2
+    for variable in (KM.DISPLACEMENT, KM.REACTION, KM.VOLUME_ACCELERATION):
+        part.AddNodalSolutionStepVariable(variable)
+    properties = part.GetProperties()[1]
+    numbers = {KM.YOUNG_MODULUS: 1000.0, KM.POISSON_RATIO: 0.3, KM.DENSITY: 1.0, KM.THICKNESS: 1.0}
+    for variable, value in numbers.items():
+        properties.SetValue(variable, value)
+    properties.SetValue(KM.CONSTITUTIVE_LAW, mechanics.LinearElasticPlaneStress2DLaw())
+    for i in range(n + 1):
+        for j in range(3):
+            part.CreateNewNode(3 * i + j + 1, 2.0 * i / n, 0.1 * j, 0.0)
+    for i in range(n):
+        for j in range(2):
+            a = 3 * i + j + 1
+            part.CreateNewElement("TotalLagrangianElement2D4N", 2 * i + j + 1, [a, a + 3, a + 4, a + 1], properties)
+    for variable, reaction in ((KM.DISPLACEMENT_X, KM.REACTION_X), (KM.DISPLACEMENT_Y, KM.REACTION_Y)):
+        KM.VariableUtils().AddDof(variable, reaction, part)
+    for node in part.Nodes:
+        if node.X < 1e-9:
+            node.Fix(KM.DISPLACEMENT_X)
+            node.Fix(KM.DISPLACEMENT_Y)
+    return model, part
+
+
+def test_kratos_has_the_same_newton_steps():
+    KM = pytest.importorskip("KratosMultiphysics")
+    from krylith.contrib.kratos import NewtonStrategy
+
+    def bent(options):
+        model, part = beam(KM, 8)
+        direct = KM.LinearSolverFactory().Create(KM.Parameters('{"solver_type": "skyline_lu_factorization"}'))
+        builder, criterion = KM.ResidualBasedBlockBuilderAndSolver(direct), KM.ResidualCriteria(1e-9, 1e-9)
+        scheme = KM.ResidualBasedIncrementalUpdateStaticScheme()
+        if options is None:
+            strategy = KM.ResidualBasedNewtonRaphsonStrategy(part, scheme, criterion, builder, 30, True, False, True)
+        else:
+            strategy = NewtonStrategy(part, scheme, criterion, builder, reactions=True, move_mesh=True, **options)
+        strategy.SetEchoLevel(0)
+        strategy.Initialize()
+        found = []
+        for weight in (-1.0, -2.0):
+            for node in part.Nodes:
+                node.SetSolutionStepValue(KM.VOLUME_ACCELERATION, KM.Array3([0.0, weight, 0.0]))
+            strategy.Solve()
+            found.append(part.ProcessInfo[KM.NL_ITERATION_NUMBER])
+            found.extend(x for node in part.Nodes for x in (node.X, node.Y, *node.GetSolutionStepValue(KM.REACTION)))
+        del model
+        return np.array(found)
+
+    own = bent(None)
+    assert own[0] > 3 and own.min() < -0.5  # several iterations, and a large displacement
+    for options in ({}, {"method": "gmres", "precond": "ildu", "rtol": 1e-10}):
+        assert np.abs(bent(options) - own).max() < 1e-8

@@ -127,6 +127,9 @@ class NewtonStrategy:
             builder.ResizeAndInitializeVectors(scheme, A, dx, b, self._part)
         builder.InitializeSolutionStep(self._part, A, dx, b)
         scheme.InitializeSolutionStep(self._part, A, dx, b)
+        if self._criterion.GetActualizeRHSflag():  # residuals are compared with the first one
+            self._space.SetToZeroVector(b)
+            builder.BuildRHS(scheme, self._part, b)
         self._criterion.InitializeSolutionStep(self._part, builder.GetDofSet(), A, dx, b)
         self._begun = True
 
