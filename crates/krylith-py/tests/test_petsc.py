@@ -297,3 +297,18 @@ def test_two_communicators_are_refused():
 
     with pytest.raises(krylith.InvalidInput, match="on another of 3"):
         communicator(aij(poisson(2)), Object())
+
+
+def test_solvers_end_in_the_order_in_which_they_began(monkeypatch):
+    """Factors of MUMPS end collectively: with another order on each rank, the ranks would wait for each other."""
+    import weakref
+
+    from krylith.petsc import _setup
+
+    monkeypatch.setattr(_setup, "_ALIVE", weakref.WeakSet())
+    ended = []
+    kept = [krylith.petsc.PC() if k % 3 else krylith.petsc.KSP() for k in range(50)]
+    for one in kept:
+        monkeypatch.setattr(one, "_forget", lambda one=one: ended.append(one))
+    _setup._end()
+    assert ended == kept

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import itertools
 import weakref
 from typing import Any
 
@@ -67,6 +68,7 @@ class Follower:
         self.solver: Solver | None = None
         #: The address of the PC or KSP, while it lives.
         self._handle = 0
+        self._number = next(_NUMBERS)
         self._forget()
         _ALIVE.add(self)
 
@@ -249,8 +251,9 @@ class Follower:
         return "".join(line + "\n" for line in lines)
 
 
-#: The contexts of PCs and KSPs.
+#: The contexts of PCs and KSPs, and the numbers that they get.
 _ALIVE: weakref.WeakSet[Follower] = weakref.WeakSet()
+_NUMBERS = itertools.count()
 
 
 @atexit.register
@@ -259,7 +262,8 @@ def _end() -> None:
 
     PETSc destroys what is left when the interpreter has ended, and petsc4py 3.18 then crashes for Python types.
     """
-    for one in list(_ALIVE):
+    # Factors of MUMPS end collectively, so that all ranks need one order; that of a set differs.
+    for one in sorted(_ALIVE, key=lambda one: one._number):
         one._forget()
         if one._handle and C and not PETSc.Sys.isFinalized():
             C["PetscObjectReference"](ctypes.c_void_p(one._handle))
