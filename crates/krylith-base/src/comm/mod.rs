@@ -28,7 +28,7 @@ pub mod wire;
 pub use launch::{check_alone, launched};
 pub use mpi::Mpi;
 #[doc(hidden)]
-pub use mpi::mumps::{Estimates, Mumps, Symmetry};
+pub use mpi::mumps::{Estimates, Mumps, Symmetry, free_released};
 pub use solo::Solo;
 pub use team::{Team, TeamRank};
 

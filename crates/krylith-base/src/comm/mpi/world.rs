@@ -9,7 +9,7 @@ use crate::comm::launch::Launch;
 use crate::comm::peers::Peers;
 use crate::{Error, Result};
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -55,6 +55,8 @@ pub(super) struct World {
     /// The cause of the first failed wait; all later calls fail with it.
     failure: OnceLock<(Option<usize>, String)>,
     tags: AtomicUsize,
+    /// Number of instances of MUMPS that were created.
+    pub(super) instances: AtomicU64,
     /// True while a library is inside that calls MPI itself.
     is_inside: AtomicBool,
     /// True once a thread watches the other ranks during such calls.
@@ -150,6 +152,7 @@ impl World {
             finished: AtomicBool::new(false),
             failure: OnceLock::new(),
             tags: AtomicUsize::new(HERE as usize + 1),
+            instances: AtomicU64::new(0),
             is_inside: AtomicBool::new(false),
             is_watched: AtomicBool::new(false),
         };

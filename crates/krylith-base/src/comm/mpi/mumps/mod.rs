@@ -10,14 +10,17 @@
 
 mod layout;
 mod library;
+mod released;
 
 use super::Mpi;
 use super::world::World;
 use crate::{Error, Result};
 use layout::{BYTES, COMM, JOB, Layout, PAR, SYM, VERSION_TEXT, known};
 use library::MumpsLibrary;
+pub use released::free_released;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Largest share in percent by which the workspace may exceed its estimate, before a lack of it is an error.
 const MOST_RELAXED: c_int = 800;
@@ -79,6 +82,8 @@ pub struct Estimates {
 /// # Ok::<(), krylith_base::Error>(())
 /// ```
 pub struct Mumps {
+    /// Number of the instance on this communicator, the same on all ranks.
+    id: u64,
     world: Arc<World>,
     library: &'static MumpsLibrary,
     layout: Layout,
@@ -128,6 +133,7 @@ impl Mumps {
         let n = count(n)?;
         let layouts = known();
         let mut mumps = Self {
+            id: mpi.world.instances.fetch_add(1, Relaxed),
             world: mpi.world.clone(),
             library,
             layout: layouts[0].1,
@@ -412,12 +418,33 @@ impl Mumps {
     }
 }
 
+impl Mumps {
+    /// Frees the factors. After the end of MPI, or on ranks that have lost another one, they stay. Collective.
+    fn free(mut self) {
+        let _ = self.raw(-2); // nothing is left to do after an error
+        self.version.clear(); // so that nothing is released
+    }
+}
+
 impl Drop for Mumps {
-    /// Frees the factors. After the end of MPI, or on ranks that have lost another one, they stay.
-    /// Collective.
+    /// Keeps the instance until all ranks have dropped it; [`free_released`] then frees it.
     fn drop(&mut self) {
         if !self.version.is_empty() && !std::thread::panicking() {
-            let _ = self.raw(-2); // nothing is left to do after an error
+            released::keep(Self {
+                id: self.id,
+                world: self.world.clone(),
+                library: self.library,
+                layout: self.layout,
+                data: std::mem::take(&mut self.data),
+                version: std::mem::take(&mut self.version),
+                threads: self.threads,
+                rows: std::mem::take(&mut self.rows),
+                columns: std::mem::take(&mut self.columns),
+                own: std::mem::take(&mut self.own),
+                rhs: std::mem::take(&mut self.rhs),
+                solution: std::mem::take(&mut self.solution),
+                places: std::mem::take(&mut self.places),
+            });
         }
     }
 }

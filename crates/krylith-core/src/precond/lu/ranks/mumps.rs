@@ -7,7 +7,7 @@ use super::rows::OwnRows;
 use super::spread::ToOwners;
 use super::{RanksLuOptions, too_large};
 use crate::comm::wire::{Reader, packed};
-use crate::comm::{Communicator, Mumps, Symmetry, agree, gather};
+use crate::comm::{Communicator, Mumps, Symmetry, agree, free_released, gather};
 use crate::halo::RowNumbers;
 use crate::operator::{TermValues, Terms};
 use crate::{Error, Result};
@@ -129,6 +129,7 @@ impl Distributed {
     fn analyze(&self, comm: &dyn Communicator) -> Result<Made> {
         let mpi = comm.mpi().ok_or_else(|| Error::Internal("lu: MUMPS without MPI".into()))?;
         let own: Vec<i32> = self.rows.global[..self.rows.own].iter().map(|&u| u as i32 + 1).collect();
+        free_released(comm)?;
         let mut mumps = Mumps::new(mpi, self.symmetry, self.unknowns, own, rayon::current_num_threads())?;
         let symmetric = self.symmetry != Symmetry::None;
         let (rows, columns, places) = self.rows.triplets(symmetric);
