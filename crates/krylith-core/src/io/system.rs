@@ -533,7 +533,7 @@ mod tests {
             ("matrix = 'M.mtx'\nblock = 1\ncoordinates = 'x.txt'\n".into(), ["x.txt", "2 points"]),
             ("matrix = 'M.mtx'\nblock = 3\ncoordinates = 'x.txt'\n".into(), ["x.txt", "block size of 3"]),
             (format!("{k}scheme='gauss-1'"), ["system.toml:1", "tau"]),
-            (format!("{k}tau=1\nblock=2\nscheme='gauss-9'"), ["system.toml", "gauss-4"]),
+            (format!("{k}tau=1\nblock=2\nscheme='gauss-9'"), ["system.toml", "`gauss-9` has 9 stages"]),
             (format!("{k}tau=1\nblock=2\n"), ["system.toml", "either `scheme`"]),
             (format!("{k}tau=1\nscheme='gauss-1'"), ["system.toml", "block = 1"]),
             (format!("{k}tau=1\nblock=3\nscheme='gauss-1'"), ["M.mtx", "3×3"]),

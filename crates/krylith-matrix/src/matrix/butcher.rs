@@ -5,23 +5,38 @@
 //! last place. Source: Hairer & Wanner, *Solving Ordinary Differential Equations II*, sections IV.5 and IV.6.
 
 use super::Dense;
-use crate::Result;
+use crate::{Error, Result};
 
 /// The names that [`Butcher::by_name`] accepts.
-const KNOWN: [&str; 12] = [
+const KNOWN: [&str; 24] = [
     "implicit-euler",
     "gauss-1",
     "gauss-2",
     "gauss-3",
     "gauss-4",
+    "gauss-5",
+    "gauss-6",
+    "gauss-7",
+    "gauss-8",
     "radau-iia-1",
     "radau-iia-2",
     "radau-iia-3",
     "radau-iia-4",
+    "radau-iia-5",
+    "radau-iia-6",
+    "radau-iia-7",
+    "radau-iia-8",
     "lobatto-iiic-2",
     "lobatto-iiic-3",
     "lobatto-iiic-4",
+    "lobatto-iiic-5",
+    "lobatto-iiic-6",
+    "lobatto-iiic-7",
+    "lobatto-iiic-8",
 ];
+
+/// Largest number of stages of a scheme by name: that of the kernels.
+const MOST_STAGES: u64 = 8;
 
 /// A Runge–Kutta scheme: stages k_i = f(t + c_i τ, y + τ Σ_j a_ij k_j), step y + τ Σ_i b_i k_i.
 ///
@@ -48,12 +63,13 @@ pub struct Butcher {
 }
 
 impl Butcher {
-    /// Returns the scheme `implicit-euler`, `gauss-S` or `radau-iia-S` (S = 1..4), or `lobatto-iiic-S` (S =
-    /// 2..4).
+    /// Returns the scheme `implicit-euler`, `gauss-S` or `radau-iia-S` (S = 1..8), or `lobatto-iiic-S` (S =
+    /// 2..8).
     ///
     /// # Errors
-    /// Any other name; the error lists the known ones.
+    /// Any other name; the error lists the known ones, or says that the scheme has too many stages.
     pub fn by_name(name: &str) -> Result<Self> {
+        too_many_stages(name)?;
         let Some(name) = KNOWN.into_iter().find(|known| crate::names::same(known, name)) else {
             return crate::names::unknown("time-stepping scheme", name, &KNOWN);
         };
@@ -106,15 +122,29 @@ impl Butcher {
     }
 }
 
+/// Refuses a known family with more stages than a Kronecker sum may have.
+fn too_many_stages(name: &str) -> Result<()> {
+    let Some((family, stages)) = name.rsplit_once(['-', '_']) else { return Ok(()) };
+    let known = ["gauss", "radau-iia", "lobatto-iiic"].iter().any(|known| crate::names::same(known, family));
+    match stages.parse::<u64>() {
+        Ok(s) if known && s > MOST_STAGES => Err(Error::invalid(format!(
+            "time-stepping scheme `{name}` has {s} stages; schemes by name have at most {MOST_STAGES}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// ℓ_j(t) over the nodes `c`.
 fn lagrange(c: &[f64], j: usize, t: f64) -> f64 {
     (0..c.len()).filter(|&k| k != j).map(|k| (t - c[k]) / (c[j] - c[k])).product()
 }
 
-/// ∫₀^end ℓ_j over the nodes `c`: exact by the three-point Gauss rule, since the degree is at most 3.
+/// ∫₀^end ℓ_j over the nodes `c`: exact by the four-point Gauss rule, since the degree is at most 7.
 fn integral(c: &[f64], j: usize, end: f64) -> f64 {
-    let x = 0.5 * 0.6f64.sqrt();
-    let rule = [(0.5 - x, 5.0 / 18.0), (0.5, 8.0 / 18.0), (0.5 + x, 5.0 / 18.0)];
+    let at = |sign: f64| 0.5 * (3.0 / 7.0 + sign * 2.0 / 7.0 * 1.2f64.sqrt()).sqrt();
+    let (inner, outer, w) = (at(-1.0), at(1.0), 30f64.sqrt() / 72.0);
+    let rule =
+        [(0.5 - outer, 0.25 - w), (0.5 - inner, 0.25 + w), (0.5 + inner, 0.25 + w), (0.5 + outer, 0.25 - w)];
     end * rule.iter().map(|&(t, w)| w * lagrange(c, j, t * end)).sum::<f64>()
 }
 
@@ -300,6 +330,35 @@ mod tests {
         }
     }
 
+    /// Stability function of y' = λy at z = λτ: R(z) = 1 + z bᵀ(I − zA)⁻¹1, close to exp(z), by Gaussian
+    /// elimination.
+    #[test]
+    fn many_stages_are_accurate() {
+        for &name in Butcher::names() {
+            let t = Butcher::by_name(name).unwrap();
+            let (s, z) = (t.stages(), -0.5);
+            let mut m: Vec<Vec<f64>> = (0..s)
+                .map(|i| {
+                    let row = (0..s).map(|j| f64::from(u8::from(i == j)) - z * t.a[(i, j)]);
+                    row.chain([1.0]).collect()
+                })
+                .collect();
+            for p in 0..s {
+                for i in (0..s).filter(|&i| i != p) {
+                    let factor = m[i][p] / m[p][p];
+                    for j in p..=s {
+                        let pivot = m[p][j];
+                        m[i][j] -= factor * pivot;
+                    }
+                }
+            }
+            let r = 1.0 + z * (0..s).map(|i| t.b[i] * m[i][s] / m[i][i]).sum::<f64>();
+            // The error constant of a scheme of order p is below 1/(p + 1)!.
+            let bound = (1..=t.order + 1).fold(1.0, |bound, k| bound * 0.5 / k as f64) + 1e-14;
+            assert!((r - z.exp()).abs() < bound, "{name}: {r} for {}", z.exp());
+        }
+    }
+
     #[test]
     fn names_are_taken_in_any_case() {
         assert_eq!(Butcher::by_name("Gauss-2").unwrap(), Butcher::by_name("gauss-2").unwrap());
@@ -308,9 +367,13 @@ mod tests {
 
     #[test]
     fn unknown_names_list_the_known() {
-        for name in ["", "gauss-0", "gauss-5", "gauss-", "lobatto-iiic-1", "radau-iia-22", "gauss2", "é"] {
+        for name in ["", "gauss-0", "gauss-", "lobatto-iiic-1", "other-9", "gauss2", "é"] {
             let message = Butcher::by_name(name).unwrap_err().to_string();
-            assert!(message.contains("lobatto-iiic-4") && message.contains("implicit-euler"), "{message}");
+            assert!(message.contains("lobatto-iiic-8") && message.contains("implicit-euler"), "{message}");
+        }
+        for name in ["gauss-9", "Radau_IIA-22", "lobatto-iiic-100"] {
+            let message = Butcher::by_name(name).unwrap_err().to_string();
+            assert!(message.contains(name) && message.contains("stages; schemes by name have at most 8"));
         }
     }
 }

@@ -43,6 +43,10 @@ fn expected(name: &str, s: i32) -> [i32; 2] {
     }
 }
 
+fn stages(name: &str) -> i32 {
+    Butcher::by_name(name).unwrap().stages() as i32
+}
+
 fn check_orders(nodes: [usize; 3], nu: f64, counts: &[usize]) {
     // Errors below this are rounding: the error of the reference itself is about 1e-14.
     const FLOOR: f64 = 3e-13;
@@ -50,8 +54,9 @@ fn check_orders(nodes: [usize; 3], nu: f64, counts: &[usize]) {
     let duct = StokesDuct::new(StokesOptions { nodes, nu, ..Default::default() }).unwrap();
     let reference = common::march(&duct, "radau-iia-4", end, 128);
     println!("nodes {nodes:?}, nu {nu}: error and observed order at t = {end}; (index-2 theory)");
-    for &name in Butcher::names() {
-        let s = Butcher::by_name(name).unwrap().stages() as i32;
+    // With more than four stages a few steps reach rounding, so no order shows.
+    for &name in Butcher::names().iter().filter(|name| stages(name) <= 4) {
+        let s = stages(name);
         let errors: Vec<[f64; 2]> = counts
             .iter()
             .map(|&count| common::difference(&common::march(&duct, name, end, count), &reference))
@@ -85,6 +90,19 @@ fn every_scheme_has_its_order() {
 #[ignore = "long"]
 fn every_scheme_has_its_order_on_a_finer_mesh() {
     check_orders([6, 5, 5], 0.02, &[6, 12, 24, 48, 96]);
+}
+
+/// One step of schemes of order 9 and more is about as accurate as 16 steps of order 7.
+#[test]
+fn five_to_eight_stages_are_accurate() {
+    let duct = StokesDuct::new(StokesOptions { nodes: [3, 3, 4], ..Default::default() }).unwrap();
+    let (end, reference) = (0.5, common::march(&duct, "radau-iia-4", 0.5, 16));
+    for &name in Butcher::names().iter().filter(|name| stages(name) > 4) {
+        let [velocity, pressure] = common::difference(&common::march(&duct, name, end, 1), &reference);
+        // The pressure of Gauss schemes has half the order.
+        let bound = if name.starts_with("gauss") { 1e-3 } else { 1e-7 };
+        assert!(velocity < 1e-7 && pressure < bound, "{name}: {velocity:e}, {pressure:e}");
+    }
 }
 
 /// The stage derivative of a prescribed velocity is g'(t + c_k τ), and the state carries Σ b_k g'.
