@@ -96,6 +96,9 @@ pub fn write(
         .grid
         .filter(|grid| grid.iter().all(|n| *n > 1) && grid.iter().product::<usize>() == points.len());
     match grid {
+        _ if !system.tetrahedra.is_empty() => {
+            target.write(|out| vtu::write_to(out, points, &system.tetrahedra, &fields))
+        }
         Some(grid) => {
             let cells = DuctMesh::new(grid, [1.0; 3])?.tetrahedra();
             target.write(|out| vtu::write_to(out, points, &cells, &fields))

@@ -178,8 +178,7 @@ fn write(generated: &Generated, dir: &Path, format: MatrixFormat) -> Result<Vec<
         numpy::write(dir.join("coordinates.npy"), &array)?;
         wrote.push(dir.join("coordinates.npy"));
         file.coordinates = Some("coordinates.npy".into());
-        let tetrahedra = generated.mesh.as_ref().map(|m| m.tetrahedra()).unwrap_or_default();
-        vtu::write(dir.join("mesh.vtu"), points, &tetrahedra, &[])?;
+        vtu::write(dir.join("mesh.vtu"), points, &generated.tetrahedra, &[])?;
         wrote.push(dir.join("mesh.vtu"));
     }
     // Written last, so that a folder with a system.toml has all files that it names.

@@ -35,6 +35,7 @@ pub fn load(
     let wanted = given.partition.unwrap_or_default();
     if let Some(text) = system::spec(path)
         && user == Ordering::Interleaved
+        && !krylith_problems::reads_mesh(text)
         && matches!(wanted, PartitionSpec::Auto | PartitionSpec::Boxes(_))
         && let Some(system) = generated(comm, text, block, given)?
     {
@@ -137,6 +138,7 @@ fn by_parts(
         own_rhs: rhs.map(|b| vec![b]),
         coordinates,
         grid: boxes.map(|found| found.grid),
+        tetrahedra: Vec::new(),
         fields: Vec::new(),
         matrices: Vec::new(),
         solver,
@@ -224,6 +226,7 @@ fn generated(
         own_rhs: Some(vec![generated.rhs]),
         coordinates: generated.coordinates,
         grid: generated.grid,
+        tetrahedra: Vec::new(),
         fields: generated.fields,
         matrices: generated.matrices,
         solver: Options::default(),

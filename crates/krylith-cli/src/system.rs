@@ -63,6 +63,8 @@ pub struct System {
     pub coordinates: Option<Vec<[f64; 3]>>,
     /// The numbers of nodes in x, y and z if they form a grid, numbered with x fastest.
     pub grid: Option<[usize; 3]>,
+    /// The tetrahedra of a mesh that is not a grid, by their nodes.
+    pub tetrahedra: Vec<[u32; 4]>,
     /// The fields, in the user's order.
     pub fields: Vec<Field>,
     /// The matrices that preconditioners name.
@@ -354,6 +356,7 @@ struct Source {
     rhs: Option<Vec<Vec<f64>>>,
     coordinates: Option<Vec<[f64; 3]>>,
     grid: Option<[usize; 3]>,
+    tetrahedra: Vec<[u32; 4]>,
     fields: Vec<Field>,
     matrices: Vec<(String, Csr)>,
     hint: Option<(usize, &'static str)>,
@@ -379,7 +382,7 @@ fn names_problem(text: &str) -> bool {
 
 fn source(system: &Path) -> Result<Source> {
     if let Some(text) = spec(system) {
-        let Generated { system, rhs, coordinates, grid, fields, matrices, spec, .. } =
+        let Generated { system, rhs, coordinates, grid, tetrahedra, fields, matrices, spec } =
             krylith_problems::generate(text)?;
         let complex = false;
         let hint = Some((system.block(), "the problem's own"));
@@ -395,6 +398,7 @@ fn source(system: &Path) -> Result<Source> {
             rhs: Some(vec![rhs]),
             coordinates,
             grid,
+            tetrahedra: if grid.is_none() { tetrahedra } else { Vec::new() },
             fields,
             matrices,
             hint,
@@ -420,6 +424,7 @@ fn source(system: &Path) -> Result<Source> {
         rhs,
         coordinates: system.coordinates,
         grid: None,
+        tetrahedra: Vec::new(),
         fields: system.fields,
         matrices: system.matrices,
         hint,
@@ -447,7 +452,7 @@ pub fn missing(system: &Path, error: krylith_core::Error) -> Failure {
 /// # Errors
 /// The file or problem is wrong, the matrix is empty or not square, or the blocks do not divide it.
 pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<System> {
-    let Source { name, matrix, complex, rhs, coordinates, grid, fields, matrices, hint, solver } =
+    let Source { name, matrix, complex, rhs, coordinates, grid, tetrahedra, fields, matrices, hint, solver } =
         source(system)?;
     let text = &*system.to_string_lossy();
     let refuse = |message: String| Err(Failure::usage(format!("{text}: {message}")));
@@ -514,6 +519,7 @@ pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<Syste
                 own_rhs,
                 coordinates,
                 grid,
+                tetrahedra,
                 fields,
                 matrices,
                 solver,
@@ -556,6 +562,7 @@ pub fn load(system: &Path, block: Option<usize>, user: Ordering) -> Result<Syste
                 own_rhs,
                 coordinates,
                 grid,
+                tetrahedra,
                 fields,
                 matrices,
                 solver,

@@ -1,5 +1,5 @@
 //! Blood in an artery: unsteady incompressible flow, b = 4, through a bent pipe with a stenosis or through a
-//! mesh from Gmsh.
+//! mesh from a file.
 //!
 //! Units are cm, g and s: ρ = 1.06 g/cm³, μ = 0.035 g/(cm s), pressure in dyn/cm². The pipe has a radius of
 //! R = 0.2 cm. It runs straight for 3R, turns by 90° about a radius of 5R, and is straight again for 6R. In
@@ -11,7 +11,7 @@
 //! mean flow. Walls do not slip, and μ ∂u/∂n − p n = 0 at the outlet. [`crate::flow`] gives the equations.
 //! The first step, from rest, uses backward Euler, the others BDF2.
 //!
-//! A mesh from Gmsh is in cm and has physical surfaces `inlet`, `wall` and `outlet`. The inflow profile is
+//! A mesh from a file is in cm and has physical surfaces `inlet`, `wall` and `outlet`. The inflow profile is
 //! that of a round inlet with the same centre, normal and area.
 
 use krylith_core::matrix::Bsr;
@@ -19,13 +19,12 @@ use krylith_core::memory::Numbers;
 use krylith_core::newton::NonlinearSystem;
 use krylith_core::{Error, Problem, Result};
 use std::f64::consts::{FRAC_PI_2, PI};
-use std::path::Path;
 
 use crate::flow::{Flow, Fluid};
 use crate::nonlinear::{Cells, Field, NonlinearProblem, Picture};
 use crate::share::{self, Ranks, Share};
 use crate::spec::Spec;
-use crate::tets::{Disc, Layers, Numbering, TetMesh, area, dot, extrude, gmsh, slice};
+use crate::tets::{Boundary, Disc, Layers, Numbering, Profile, TetMesh, extrude, file, profile, slice};
 
 /// Blood, in g/cm³ and g/(cm s).
 const BLOOD: Fluid = Fluid { density: 1.06, viscosity: 0.035 };
@@ -126,11 +125,11 @@ impl Artery {
                 "an artery with re={re}, dt={dt}, steps={steps}: expected positive finite numbers"
             )));
         }
-        let inflow = mesh.surface("outlet").and_then(|_| profile(&mesh));
-        let (profile, radius) = share::made(ranks, inflow)?;
+        let boundary = share::made(ranks, Boundary::of(&mesh, ["inlet", "wall", "outlet"]))?;
+        let (profile, radius) = share::made(ranks, profile(&mesh, &boundary.inlet))?;
         let n = mesh.points().len();
         let mut fixed = vec![[false; 4]; n];
-        let walls = TetMesh::nodes_of(share::made(ranks, mesh.surface("wall"))?);
+        let walls = TetMesh::nodes_of(&boundary.wall);
         for &p in walls.iter().chain(profile.iter().map(|(p, _)| p)) {
             fixed[p as usize] = [true, true, true, false];
         }
@@ -165,15 +164,14 @@ impl Artery {
         };
         let mesh = match spec.label.parse::<usize>() {
             Ok(nodes) => mesh(nodes),
-            Err(_) if Path::new(&spec.label).extension().is_some_and(|e| e == "msh") => {
-                gmsh::read(&spec.label)
-            }
+            Err(_) if file::is_named(&spec.label) => file::read(&spec.label),
             Err(_) => Err(Error::invalid(format!(
-                "problem artery: `{}`: expected a number of nodes or a file of Gmsh that ends in .msh",
+                "problem artery: `{}`: expected a number of nodes or a mesh file that ends in .msh or .vtu",
                 spec.label
             ))),
         };
-        let mesh = share::made(ranks, mesh)?;
+        let order = spec.text("numbering").parse().map_err(|e| spec.wrong("numbering", &e))?;
+        let mesh = share::made(ranks, mesh.and_then(|mesh| mesh.ordered(order)))?;
         let artery = Self::build(mesh, options, ranks)?;
         Ok(Self { spec: spec.full(), ..artery })
     }
@@ -286,7 +284,7 @@ impl NonlinearProblem for Artery {
     /// Returns a picture of the speed in the section z = 0.
     fn picture(&self, x: &[f64]) -> Option<Picture> {
         let speed = |i: usize| x[4 * i..4 * i + 3].iter().map(|u| u * u).sum::<f64>().sqrt();
-        Some(slice(self.mesh(), 2, ("Speed, section z = 0", "cm/s"), ["x, cm", "y, cm"], speed))
+        Some(slice(self.mesh(), (2, 0.0), ("Speed, section z = 0", "cm/s"), ["x, cm", "y, cm"], speed))
     }
 }
 
@@ -328,37 +326,4 @@ fn centre_line(s: f64) -> ([f64; 2], [f64; 2]) {
     let on_bend = [BEFORE + BEND * sin, BEND * (1.0 - cos)];
     let rest = s - BEFORE - BEND * angle;
     ([on_bend[0] + rest * cos, on_bend[1] + rest * sin], [sin, -cos])
-}
-
-/// Nodes of the inlet with their velocity divided by the mean speed.
-type Profile = Vec<(u32, [f64; 3])>;
-
-/// Returns a parabolic inflow of mean speed 1 at the nodes of the inlet, and the radius of a round inlet of
-/// that area.
-fn profile(mesh: &TetMesh) -> Result<(Profile, f64)> {
-    let faces = mesh.surface("inlet")?;
-    let (mut whole, mut size, mut middle) = ([0.0; 3], 0.0, [0.0; 3]);
-    for face in faces {
-        let x = face.map(|p| mesh.points()[p as usize]);
-        let a = area(x);
-        let own = dot(a, a).sqrt();
-        size += own;
-        for d in 0..3 {
-            whole[d] += a[d];
-            middle[d] += own / 3.0 * (x[0][d] + x[1][d] + x[2][d]);
-        }
-    }
-    let length = dot(whole, whole).sqrt();
-    if !(length > 0.0) {
-        return Err(Error::invalid("the surface `inlet` has no faces, or their normals add up to zero"));
-    }
-    let (inwards, middle) = (whole.map(|x| -x / length), middle.map(|x| x / size));
-    let radius = (size / PI).sqrt();
-    let nodes = TetMesh::nodes_of(faces).into_iter().map(|p| {
-        let x = mesh.points()[p as usize];
-        let from: [f64; 3] = std::array::from_fn(|d| x[d] - middle[d]);
-        let speed = 2.0 * (1.0 - dot(from, from) / (radius * radius)).max(0.0);
-        (p, inwards.map(|n| speed * n))
-    });
-    Ok((nodes.collect(), radius))
 }

@@ -135,7 +135,7 @@ pub(crate) fn whole<P: Bricks>(of: &P, spec: String) -> Result<Generated> {
         rhs: rhs(of),
         coordinates: coordinates(of),
         grid: Some(of.nodes()),
-        mesh: None,
+        tetrahedra: Vec::new(),
         fields: Vec::new(),
         matrices: Vec::new(),
         spec,

@@ -16,7 +16,8 @@ use krylith_core::{Error, Result};
 pub struct Problem {
     /// The problem's name, written before the colon.
     pub name: &'static str,
-    /// Form of the size: `NXxNYxNZ` or `N`, in nodes unless the help says otherwise, `NAME` or `N|FILE.msh`.
+    /// Form of the size: `NXxNYxNZ` or `N`, in nodes unless the help says otherwise, `NAME`, or a mesh `FILE`
+    /// after a bar.
     pub size: &'static str,
     /// One-line description.
     pub help: &'static str,
@@ -55,25 +56,42 @@ pub(crate) const fn key(
     Key { name, default, unit, help }
 }
 
+/// Help texts of keys that apply to mesh files only.
+const INLET: &str = "mesh file: surfaces of the inflow; names joined by +, which may end in *, and a number for a \
+                     group without a name";
+pub(crate) const NUMBERING: &str = "mesh file: numbering of the nodes, as in the file, or natural (x fastest, then y), \
+                                    random[:SEED] or rcm (reverse Cuthill-McKee)";
+
 static CATALOGUE: [Problem; 17] = [
     Problem {
         name: "stokes",
-        size: "NXxNYxNZ",
-        help: "unsteady Stokes flow in a duct, P1-P1 tetrahedra, implicit Runge-Kutta stages: 4 unknowns a node",
+        size: "NXxNYxNZ|FILE",
+        help: "unsteady Stokes flow in a duct or in the body of a mesh file, P1-P1 tetrahedra, implicit Runge-Kutta \
+               stages: 4 unknowns a node; FILE is a mesh of Gmsh (.msh, 2.x or 4.1) or VTK (.vtu) with named \
+               surfaces",
         example: "stokes:16x16x16,scheme=radau-iia-2,tau=0.125",
         keys: &[
             key(
                 "scheme",
                 "radau-iia-2",
                 "name",
-                "implicit-euler, gauss-1..4, radau-iia-1..4 or lobatto-iiic-2..4",
+                "implicit-euler, gauss-1..8, radau-iia-1..8 or lobatto-iiic-2..8",
             ),
             key("tau", "0.125", "time", "step length"),
             key("nu", "0.01", "length^2/time", "kinematic viscosity"),
             key("length", "1", "length", "length of the duct; its cross-section is the unit square"),
-            key("ramp", "1", "time", "time at which the inflow 16y(1-y)z(1-z)sin^2(pi t/(2 ramp)) peaks"),
+            key(
+                "ramp",
+                "1",
+                "time",
+                "time at which the inflow 16y(1-y)z(1-z)sin^2(pi t/(2 ramp)) peaks; a parabola on a mesh",
+            ),
             key("stab", "1", "", "pressure stabilisation (Dohrmann-Bochev) times nu"),
             key("scale", "auto", "velocity", "factor of the continuity rows; auto is 1 + 10 nu/h"),
+            key("inlet", "inlet*", "names", INLET),
+            key("wall", "wall*", "names", "mesh file: surfaces where the fluid is at rest"),
+            key("outlet", "outlet*", "names", "mesh file: surfaces that are free of stress"),
+            key("numbering", "file", "name", NUMBERING),
         ],
     },
     Problem {

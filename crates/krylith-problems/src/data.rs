@@ -1,5 +1,7 @@
-//! Boundary velocities, forces and tractions of the Stokes duct.
+//! Boundary velocities, forces and tractions of a Stokes flow.
 
+use krylith_core::{Error, Result};
+use std::collections::HashMap;
 use std::f64::consts::PI;
 
 /// Data that drive the flow, as functions of position and time.
@@ -43,7 +45,7 @@ pub trait DuctData: Send + Sync {
     }
 }
 
-/// The default data: g = 16·y(1 − y)z(1 − z)·sin²(πt/2T) along x at the inlet, 0 on the walls.
+/// The default data of a duct: g = 16·y(1 − y)z(1 − z)·sin²(πt/2T) along x at the inlet, 0 on the walls.
 ///
 /// Flow starts from rest with pressure 0 and without a jump in the acceleration, so U = 0 at t = 0 is
 /// consistent.
@@ -75,5 +77,46 @@ impl DuctData for InletRamp {
         }
         let profile = 16.0 * y * (1.0 - y) * z * (1.0 - z);
         [profile * PI / (2.0 * self.ramp) * (PI * t / self.ramp).sin(), 0.0, 0.0]
+    }
+}
+
+/// The default data of a body: a parabola at the inlet, 1 at its centre, times sin²(πt/2T), and 0 on the
+/// walls. It starts from rest, like [`InletRamp`].
+///
+/// # Examples
+/// ```
+/// use krylith_problems::{DuctData, InletProfile};
+/// let centre = ([0.0, 0.5, 0.5], [1.0, 0.0, 0.0]); // a node, and its velocity at the peak
+/// let data = InletProfile::new(2.0, vec![centre])?;
+/// let halfway = data.velocity_rate([0.0, 0.5, 0.5], 1.0)[0]; // π/2T
+/// assert!((halfway - std::f64::consts::PI / 4.0).abs() < 1e-15);
+/// assert_eq!(data.velocity_rate([0.0, 0.5, 1.0], 1.0), [0.0; 3]); // any other node
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct InletProfile {
+    ramp: f64,
+    /// Velocities at the peak, by the bits of the coordinates of the nodes.
+    nodes: HashMap<[u64; 3], [f64; 3]>,
+}
+
+impl InletProfile {
+    /// Creates the data from the coordinates of nodes of the inlet with their velocities at the time `ramp`.
+    ///
+    /// # Errors
+    /// Returns an error if the time is not positive and finite.
+    pub fn new(ramp: f64, nodes: Vec<([f64; 3], [f64; 3])>) -> Result<Self> {
+        if !(ramp > 0.0 && ramp.is_finite()) {
+            return Err(Error::invalid(format!("the ramp is {ramp}; it must be positive and finite")));
+        }
+        let nodes = nodes.into_iter().map(|(x, u)| (x.map(f64::to_bits), u));
+        Ok(Self { ramp, nodes: nodes.collect() })
+    }
+}
+
+impl DuctData for InletProfile {
+    fn velocity_rate(&self, x: [f64; 3], t: f64) -> [f64; 3] {
+        let rate = PI / (2.0 * self.ramp) * (PI * t / self.ramp).sin();
+        self.nodes.get(&x.map(f64::to_bits)).map_or([0.0; 3], |u| u.map(|u| rate * u))
     }
 }

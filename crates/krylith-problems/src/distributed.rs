@@ -8,15 +8,18 @@ use krylith_core::matrix::{Csr, Dense};
 use krylith_core::partition::{RowBlocks, Rows, contiguous};
 
 use crate::advection::Advection;
+use crate::couplings::Couplings;
 use crate::laplace::Laplacian;
 use crate::multiphase::Multiphase;
 use crate::radiation::Radiation;
 use crate::spe10::Reservoir;
 use crate::spec::Spec;
 use crate::stencil::POINTS;
-use crate::stokes::{Discretisation, pattern, values};
-use crate::{Step, StokesSteps, check_rhs, coupled, elasticity, grid, lookalike, memory, random};
+use crate::stokes::{Discretisation, StokesOptions, pattern, values};
+use crate::stokes_problem::{Step, of_duct, scale};
+use crate::{InletRamp, StokesProblem, StokesSteps, check_rhs, coupled, elasticity, grid, lookalike};
 use crate::{bricks, supg};
+use crate::{memory, random};
 
 /// One rank's rows of a generated system, with their right-hand side, coordinates and the system's sizes.
 ///
@@ -58,7 +61,8 @@ pub struct GeneratedRows {
 ///
 /// Rows are distributed as by [`Partition::by_rows`](krylith_core::partition::Partition::by_rows). Memory and
 /// time are proportional to the rank's rows; the duct also needs the plane of nodes on each side. Each rank
-/// builds the whole of a [coupled](crate::coupled) system of finite elements. Ranks do not communicate.
+/// builds the whole of a [coupled](crate::coupled) system of finite elements, and of a system on a mesh from
+/// a file. Ranks do not communicate.
 ///
 /// # Errors
 /// Returns the errors of [`generate`](crate::generate), except that only node numbers, not unknowns, must fit
@@ -89,7 +93,18 @@ pub fn generate_rows(spec: &str, rank: usize, ranks: usize) -> Result<GeneratedR
 
 /// Generates one rank's rows of the first step of the default duct.
 fn stokes_step(mut spec: Spec, rank: usize, ranks: usize) -> Result<GeneratedRows> {
-    let Step { butcher, tau, options, inlet } = Step::of(&spec)?;
+    if !spec.label.is_empty() {
+        return StokesProblem::of(spec)?.into_rows(rank, ranks);
+    }
+    let Step { butcher, tau, ramp } = Step::of(&spec)?;
+    let options = StokesOptions {
+        nodes: spec.grid(),
+        length: spec.positive("length")?,
+        nu: spec.positive("nu")?,
+        stab: spec.positive("stab")?,
+        scale: scale(&spec)?,
+    };
+    of_duct(&mut spec);
     let Discretisation { mesh, options, stencils } = Discretisation::new(options)?;
     if let Some(scale) = options.scale {
         spec.settle("scale", scale.to_string());
@@ -97,15 +112,16 @@ fn stokes_step(mut spec: Spec, rank: usize, ranks: usize) -> Result<GeneratedRow
     let (own, s) = (contiguous(mesh.nodes(), rank, ranks), butcher.stages());
     // Two matrices with 16 values and a column index per block.
     memory::check("a rank's part of the Stokes duct", (own.len() * POINTS) as u64 * 2 * (16 * 8 + 8))?;
-    let (row_ptr, col) = pattern(&mesh, own.clone());
+    let couplings = Couplings::Duct(mesh, Arc::new(stencils));
+    let (row_ptr, col) = pattern(&couplings, own.clone());
     let col: Vec<u64> = col.into_iter().map(u64::from).collect();
-    let matrices = values(&mesh, &stencils, own.clone(), &row_ptr).map(|values| RowBlocks {
+    let matrices = values(&couplings, own.clone(), &row_ptr).map(|values| RowBlocks {
         row_ptr: row_ptr.clone(),
         col: col.clone(),
         values,
     });
 
-    let mut steps = StokesSteps::new(mesh, Arc::new(stencils), Arc::new(inlet), &butcher, tau, own.clone())?;
+    let mut steps = StokesSteps::new(couplings, Arc::new(InletRamp { ramp }), &butcher, tau, own.clone())?;
     let mut rhs = vec![0.0; 4 * own.len() * s];
     steps.rhs_into(0.0, &vec![0.0; 4 * steps.window()], &mut rhs)?;
     check_rhs(&rhs, s, 4 * own.start)?;

@@ -163,7 +163,7 @@ pub(crate) fn whole<P: SevenPoint>(problem: &P, spec: String) -> Result<Generate
         rhs,
         coordinates,
         grid: Some(grid.sizes()),
-        mesh: None,
+        tetrahedra: Vec::new(),
         fields: Vec::new(),
         matrices: Vec::new(),
         spec,

@@ -25,10 +25,11 @@
 //!
 //! [`catalogue`] lists every problem with its keys, defaults and units:
 //!
-//! - `stokes` is [`StokesDuct`], whose page gives weak form, stabilisation and treatment of Dirichlet rows.
-//!   It is one step from rest at t = 0, with the ramped inflow [`InletRamp`], no force and a stress-free
-//!   outlet (defaults: `scheme=radau-iia-2,tau=0.125,nu=0.01,length=1,ramp=1,stab=1` and
-//!   `scale` = 1 + 10ν/h);
+//! - `stokes` is [`StokesDuct`], whose page gives weak form, stabilisation and treatment of Dirichlet rows,
+//!   or [`StokesBody`] if a mesh file is named. It is one step from rest at t = 0, with the ramped inflow
+//!   [`InletRamp`] or [`InletProfile`], no force and a stress-free outlet (defaults:
+//!   `scheme=radau-iia-2,tau=0.125,nu=0.01,length=1,ramp=1,stab=1` and `scale` = 1 + 10ν/h).
+//!   [`StokesProblem`] is the same flow for many steps;
 //! - `laplace` is the 7-point Laplacian on a grid, scalar or in blocks of weakly coupled components;
 //! - `elasticity` is a clamped bar of bricks, three displacements per node;
 //! - `spe10` is the pressure of an oil reservoir with very uneven rock, generated or read, with five wells
@@ -49,6 +50,7 @@ mod bricks;
 mod catalogue;
 pub mod cavity;
 pub mod coupled;
+mod couplings;
 mod data;
 mod distributed;
 mod elasticity;
@@ -74,25 +76,25 @@ mod spec;
 mod stencil;
 mod steps;
 pub mod stokes;
+mod stokes_problem;
 mod supg;
 pub mod tets;
 pub mod ventricle;
 
-use std::sync::Arc;
-
 use krylith_core::fields::Field;
-use krylith_core::matrix::{Bsr, Butcher, Csr, KroneckerSum};
+use krylith_core::matrix::{Bsr, Csr, KroneckerSum};
 use krylith_core::{Error, Result};
 use rayon::prelude::*;
 
 pub use catalogue::{Key, Problem, catalogue};
-pub use data::{DuctData, InletRamp};
+pub use data::{DuctData, InletProfile, InletRamp};
 pub(crate) use distributed::kronecker_terms;
 pub use distributed::{GeneratedRows, generate_rows};
 pub use mesh::DuctMesh;
 pub use picture::picture;
 pub use steps::StokesSteps;
-pub use stokes::{StokesDuct, StokesOptions};
+pub use stokes::{BodyOptions, Stokes, StokesBody, StokesDuct, StokesOptions};
+pub use stokes_problem::StokesProblem;
 
 /// The programs in the tutorials that need a generated system are compiled and run as documentation tests.
 #[cfg(doctest)]
@@ -167,14 +169,19 @@ pub struct Generated {
     pub coordinates: Option<Vec<[f64; 3]>>,
     /// Nodes in x, y, z if they form a grid, numbered with x fastest, then y; for partitions into boxes.
     pub grid: Option<[usize; 3]>,
-    /// The mesh, if the problem has one: tetrahedra and node sets.
-    pub mesh: Option<DuctMesh>,
+    /// Corner nodes of the tetrahedra of the mesh, if the problem has one.
+    pub tetrahedra: Vec<[u32; 4]>,
     /// Fields of a coupled system, for [`Problem::with_fields`](krylith_core::Problem::with_fields).
     pub fields: Vec<Field>,
     /// Matrices that preconditioners of a coupled system name.
     pub matrices: Vec<(String, Csr)>,
     /// The problem's text with every default filled in; it generates the same system.
     pub spec: String,
+}
+
+/// Returns true if a problem's text names a mesh file, so that every rank reads the whole mesh.
+pub fn reads_mesh(spec: &str) -> bool {
+    spec::Spec::parse(spec).is_ok_and(|spec| spec.problem.name == "stokes" && !spec.label.is_empty())
 }
 
 /// Generates the system that `NAME:SIZE[,key=value…]` names.
@@ -188,7 +195,7 @@ pub fn generate(spec: &str) -> Result<Generated> {
         return Ok(made);
     }
     match spec.problem.name {
-        "stokes" => stokes_step(spec),
+        "stokes" => StokesProblem::of(spec)?.into_first_step(),
         "laplace" => grid::whole(&laplace::Laplacian::new(&spec, 0, 1)?, spec.full()),
         "elasticity" => bricks::whole(&elasticity::Bar::new(&spec, 0, 1)?, spec.full()),
         "spe10" => grid::whole(&spe10::Reservoir::new(&spec, 0, 1)?, spec.full()),
@@ -198,54 +205,6 @@ pub fn generate(spec: &str) -> Result<Generated> {
         "advection" => grid::whole(&advection::Advection::new(&spec, 0, 1)?, spec.full()),
         "lookalike" => lookalike::generate(&spec),
         _ => random::generate(&spec),
-    }
-}
-
-/// Builds the first step of the default duct, from rest.
-fn stokes_step(mut spec: spec::Spec) -> Result<Generated> {
-    let Step { butcher, tau, options, inlet } = Step::of(&spec)?;
-    let duct = StokesDuct::with_data(options, Arc::new(inlet))?;
-    if let Some(scale) = duct.options().scale {
-        spec.settle("scale", scale.to_string());
-    }
-    let mut rhs = vec![0.0; duct.mass.rows() * butcher.stages()];
-    duct.steps(&butcher, tau)?.rhs_into(0.0, &vec![0.0; duct.mass.rows()], &mut rhs)?;
-    check_rhs(&rhs, butcher.stages(), 0)?;
-    let mesh = duct.mesh;
-    Ok(Generated {
-        system: SystemKind::Kronecker(duct.into_kronecker(&butcher, tau)?),
-        rhs,
-        coordinates: Some(mesh.coordinates()),
-        grid: Some(mesh.sizes()),
-        mesh: Some(mesh),
-        fields: Vec::new(),
-        matrices: Vec::new(),
-        spec: spec.full(),
-    })
-}
-
-/// The parameters of a Stokes duct, parsed from its text.
-struct Step {
-    butcher: Butcher,
-    tau: f64,
-    options: StokesOptions,
-    inlet: InletRamp,
-}
-
-impl Step {
-    fn of(spec: &spec::Spec) -> Result<Self> {
-        Ok(Self {
-            butcher: Butcher::by_name(spec.text("scheme"))?,
-            tau: spec.positive("tau")?,
-            options: StokesOptions {
-                nodes: [spec.size[0], spec.size[1], spec.size[2]],
-                length: spec.positive("length")?,
-                nu: spec.positive("nu")?,
-                stab: spec.positive("stab")?,
-                scale: if spec.text("scale") == "auto" { None } else { Some(spec.positive("scale")?) },
-            },
-            inlet: InletRamp { ramp: spec.positive("ramp")? },
-        })
     }
 }
 

@@ -13,7 +13,7 @@ use krylith_core::newton::NonlinearSystem;
 use krylith_core::{Error, Result};
 
 use crate::artery::Artery;
-use crate::catalogue::{Problem, find_in, key};
+use crate::catalogue::{NUMBERING, Problem, find_in, key};
 use crate::cavity::Cavity;
 use crate::share::{Ranks, Share};
 use crate::spec::Spec;
@@ -186,15 +186,16 @@ static CATALOGUE: [Problem; 3] = [
     },
     Problem {
         name: "artery",
-        size: "N|FILE.msh",
+        size: "N|FILE",
         help: "blood in a bent artery with a stenosis, stabilised P1-P1 tetrahedra, BDF2 steps, pulsatile \
-               inflow: 4 unknowns a node; the mesh has N nodes within a few per cent, or is the Gmsh file FILE.msh \
-               (text, in cm, with surfaces inlet, wall and outlet)",
+               inflow: 4 unknowns a node; the mesh has N nodes within a few per cent, or is a FILE of Gmsh (.msh, \
+               2.x or 4.1) or VTK (.vtu), in cm, with surfaces inlet, wall and outlet",
         example: "artery:5000,re=300,steps=3",
         keys: &[
             key("re", "300", "", "Reynolds number based on mean velocity and diameter"),
             key("dt", "0.005", "s", "step length"),
             key("steps", "3", "", "time steps"),
+            key("numbering", "file", "name", NUMBERING),
         ],
     },
 ];

@@ -1,10 +1,11 @@
 //! Sections through the solutions of generated systems, to be drawn as colour maps.
 
-use krylith_core::matrix::Butcher;
 use krylith_core::{Error, Result};
 
+use crate::DuctMesh;
 use crate::nonlinear::Picture;
 use crate::spec::Spec;
+use crate::stokes_problem::{Domain, Step};
 
 /// Smallest number of cells along the longer side of a picture of a continuous function.
 const CELLS: usize = 240;
@@ -63,10 +64,12 @@ impl Section {
 /// ```
 pub fn picture(spec: &str, x: &[f64]) -> Result<Option<Picture>> {
     let spec = Spec::parse(spec)?;
+    if spec.problem.name == "stokes" {
+        return of_stokes(&spec, x).map(Some);
+    }
     let &[nx, ny, nz] = &*spec.size else { return Ok(None) };
     let node = |[i, j, k]: [usize; 3]| (k * ny + j) * nx + i;
     let numbers = match spec.problem.name {
-        "stokes" => 4 * Butcher::by_name(spec.text("scheme"))?.stages(),
         "elasticity" => 3,
         "laplace" => spec.whole("block", 1..=8)? as usize,
         "radiation" => spec.whole("components", 1..=3)? as usize,
@@ -74,34 +77,13 @@ pub fn picture(spec: &str, x: &[f64]) -> Result<Option<Picture>> {
         _ => return Ok(None),
     };
     let all = nx * ny * nz * numbers;
-    if x.len() != all {
-        return Err(Error::invalid(format!(
-            "a solution of {} numbers does not fit; {} has {all} unknowns",
-            x.len(),
-            spec.full()
-        )));
-    }
+    check_length(&spec, x.len(), all)?;
     // Section at the middle of the axis that is not shown.
     let [j, k] = [ny, nz].map(|n| (n - 1) / 2);
     let upright = |names, spacing, continuous| Section { nodes: [nx, nz], names, spacing, continuous };
     let flat = |names, spacing, continuous| Section { nodes: [nx, ny], names, spacing, continuous };
     let step = |length: f64, n: usize| length / (n - 1) as f64;
     Ok(Some(match spec.problem.name {
-        "stokes" => {
-            let (scheme, tau) = (Butcher::by_name(spec.text("scheme"))?, spec.positive("tau")?);
-            let s = scheme.stages();
-            // The step starts from rest: u = τ Σ b_k K_k.
-            let speed = |i: usize, k: usize| {
-                let of = |c: usize| {
-                    let stages = &x[(4 * node([i, j, k]) + c) * s..][..s];
-                    tau * scheme.b.iter().zip(stages).map(|(b, k)| b * k).sum::<f64>()
-                };
-                (0..3).map(|c| of(c).powi(2)).sum::<f64>().sqrt()
-            };
-            let spacing = [step(spec.positive("length")?, nx), step(1.0, nz)];
-            let title = format!("Speed at t = {tau}, section y = {}", short(j as f64 * step(1.0, ny)));
-            upright(["x", "z"], spacing, true).draw(title, "", speed)
-        }
         "elasticity" => {
             let moved =
                 |i: usize, k: usize| x[3 * node([i, j, k])..][..3].iter().map(|u| u * u).sum::<f64>().sqrt();
@@ -139,8 +121,42 @@ pub fn picture(spec: &str, x: &[f64]) -> Result<Option<Picture>> {
     }))
 }
 
+fn check_length(spec: &Spec, found: usize, all: usize) -> Result<()> {
+    if found != all {
+        return Err(Error::invalid(format!(
+            "a solution of {found} numbers does not fit; {} has {all} unknowns",
+            spec.full()
+        )));
+    }
+    Ok(())
+}
+
+/// Returns a picture of the speed after the first step from rest, u = τ Σ b_k K_k.
+fn of_stokes(spec: &Spec, x: &[f64]) -> Result<Picture> {
+    let (domain, Step { butcher, tau, .. }) = (Domain::of(spec)?, Step::of(spec)?);
+    let (nodes, s) = (domain.nodes(), butcher.stages());
+    check_length(spec, x.len(), 4 * nodes * s)?;
+    let speed = |i: usize| {
+        let of = |c: usize| {
+            let stages = &x[(4 * i + c) * s..][..s];
+            tau * butcher.b.iter().zip(stages).map(|(b, k)| b * k).sum::<f64>()
+        };
+        (0..3).map(|c| of(c).powi(2)).sum::<f64>().sqrt()
+    };
+    Ok(domain.picture(tau, speed))
+}
+
+/// Returns a picture of the speed in a duct at time t, in the section at the middle of y.
+pub(crate) fn of_duct(mesh: &DuctMesh, t: f64, speed: impl Fn(usize) -> f64) -> Picture {
+    let ([nx, ny, nz], [hx, hy, hz]) = (mesh.sizes(), mesh.spacing());
+    let j = (ny - 1) / 2;
+    let section = Section { nodes: [nx, nz], names: ["x", "z"], spacing: [hx, hz], continuous: true };
+    let title = format!("Speed at t = {t}, section y = {}", short(j as f64 * hy));
+    section.draw(title, "", |i, k| speed(mesh.node([i, j, k])))
+}
+
 /// Rounds to three digits.
-fn short(v: f64) -> f64 {
+pub(crate) fn short(v: f64) -> f64 {
     (1000.0 * v).round() / 1000.0
 }
 

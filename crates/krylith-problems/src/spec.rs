@@ -4,9 +4,10 @@ use krylith_core::names::{did_you_mean, same};
 use krylith_core::{Error, Result};
 
 use crate::catalogue::{Problem, find};
+use crate::tets::file;
 
 /// The sizes of problems that are selected by a name.
-const NAMES: [&str; 2] = ["NAME", "N|FILE.msh"];
+const NAMES: [&str; 2] = ["NAME", "N|FILE"];
 
 /// A parsed problem text: every key of the problem with its given value or default.
 #[derive(Debug, Clone)]
@@ -43,14 +44,15 @@ impl Spec {
         let wrong = |message: String| Error::invalid(format!("problem `{text}`: {message}"));
 
         let shape = problem.size;
-        let named = NAMES.contains(&shape);
+        let named = NAMES.contains(&shape) || (shape.ends_with("|FILE") && file::is_named(size.trim()));
+        let grid = shape.trim_end_matches("|FILE");
         let label = if named { size.trim().to_string() } else { String::new() };
         let size: Option<Vec<usize>> = match named {
             true => (!label.is_empty()).then(Vec::new),
             false => size.split(['x', 'X']).map(|n| n.trim().parse().ok()).collect(),
         };
         let size = size
-            .filter(|size| named || size.len() == shape.split('x').count())
+            .filter(|size| named || size.len() == grid.split('x').count())
             .ok_or_else(|| wrong(format!("expected {name}:{shape}, such as `{}`", problem.example)))?;
         if size.iter().any(|&n| n < 2) {
             return Err(wrong("sizes count nodes and must be at least 2 in each direction".into()));
@@ -149,11 +151,21 @@ impl Spec {
         }
     }
 
+    /// Removes keys that do not apply, for [`full`](Self::full).
+    pub fn omit(&mut self, keys: &[&str]) {
+        self.values.retain(|(known, _)| !keys.contains(known));
+    }
+
     /// Returns the text with every key, defaults filled in; it generates the same problem.
     pub fn full(&self) -> String {
         let size: Vec<_> = self.size.iter().map(ToString::to_string).collect();
         let keys: String = self.values.iter().map(|(key, value)| format!(",{key}={value}")).collect();
         format!("{}:{}{}{keys}", self.problem.name, size.join("x"), self.label)
+    }
+
+    /// Returns the error for a value that could not be parsed.
+    pub fn wrong(&self, key: &str, why: &Error) -> Error {
+        Error::invalid(format!("problem {}: {key}: {why}", self.problem.name))
     }
 
     /// Returns the error for a value out of range.

@@ -9,9 +9,6 @@ use crate::DuctMesh;
 /// Neighbours of an interior node, itself included.
 pub(crate) const POINTS: usize = 15;
 
-/// Index of the node itself in [`OFFSETS`].
-pub(crate) const CENTRE: usize = 7;
-
 /// Grid offsets to the neighbours, by ascending node number.
 pub(crate) const OFFSETS: [[isize; 3]; POINTS] = [
     [-1, -1, -1],

@@ -1,4 +1,4 @@
-//! Time steps of the Stokes duct: right-hand sides and updates, in place.
+//! Time steps of a Stokes flow: right-hand sides and updates, in place.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use krylith_core::matrix::Butcher;
 use krylith_core::{Error, Result};
 use std::ops::Range;
 
-use crate::stencil::{OFFSETS, Stencils, neighbour};
-use crate::{DuctData, DuctMesh};
+use crate::DuctData;
+use crate::couplings::Couplings;
 
 /// Right-hand sides and updates of the steps U_{n+1} = U_n + τ Σ b_k K_k, where K solves (I⊗M + τB⊗L) K = F
 /// (OKP paper, Eq. 2, in stage-derivative form).
 ///
 /// A state `u` holds 4 numbers per node, at 4i + c; `rhs` and `k` hold 4s per node, at (4i + c)s + stage.
-/// Products with L, eliminated columns included, use the mesh's stencil, so no matrix is needed here.
+/// Products with L, eliminated columns included, use the couplings of the mesh, so no matrix is needed here.
 ///
 /// # Examples
 /// ```
@@ -40,8 +40,7 @@ use crate::{DuctData, DuctMesh};
 /// # Ok::<(), krylith::Error>(())
 /// ```
 pub struct StokesSteps {
-    mesh: DuctMesh,
-    stencils: Arc<Stencils>,
+    couplings: Couplings,
     data: Arc<dyn DuctData>,
     butcher: Butcher,
     tau: f64,
@@ -58,8 +57,7 @@ pub struct StokesSteps {
 
 impl StokesSteps {
     pub(crate) fn new(
-        mesh: DuctMesh,
-        stencils: Arc<Stencils>,
+        couplings: Couplings,
         data: Arc<dyn DuctData>,
         butcher: &Butcher,
         tau: f64,
@@ -68,15 +66,11 @@ impl StokesSteps {
         if !(tau.is_finite() && tau > 0.0) {
             return Err(Error::invalid(format!("tau is {tau}; it must be positive and finite")));
         }
-        // The farthest neighbour is a plane, a line and a node away.
-        let [nx, ny, _] = mesh.sizes();
-        let reach = nx * ny + nx + 1;
-        let window = own.start.saturating_sub(reach)..(own.end + reach).min(mesh.nodes());
+        let window = couplings.window(own.clone());
         let size = 3 * window.len() * butcher.stages();
         let sources = if data.has_sources() { size } else { 0 };
         Ok(Self {
-            mesh,
-            stencils,
+            couplings,
             data,
             butcher: butcher.clone(),
             tau,
@@ -112,8 +106,7 @@ impl StokesSteps {
         check_length("the right-hand side", rhs.len(), 4 * self.own.len() * s)?;
         self.sample(t);
         let this = &*self;
-        // One grid line is enough work for a task.
-        let line = this.mesh.sizes()[0];
+        let line = this.couplings.line();
         each_chunk(rhs, 4 * s * line, 1, &|l, rows| {
             for (o, row) in rows.chunks_exact_mut(4 * s).enumerate() {
                 this.row(this.own.start + l * line + o, u, row);
@@ -131,7 +124,7 @@ impl StokesSteps {
     /// # Errors
     /// Returns an error if `k` or `u` has the wrong length.
     pub fn advance(&self, k: &[f64], u: &mut [f64]) -> Result<()> {
-        let (n, s) = (self.mesh.nodes(), self.butcher.stages());
+        let (n, s) = (self.couplings.nodes(), self.butcher.stages());
         check_length("the state", u.len(), 4 * n)?;
         check_length("the stage derivatives", k.len(), 4 * n * s)?;
         for (u, k) in u.iter_mut().zip(k.chunks_exact(s)) {
@@ -143,7 +136,7 @@ impl StokesSteps {
 
     /// Evaluates the data at the stages of the step from `t`.
     fn sample(&mut self, t: f64) {
-        let Self { mesh, data, butcher, tau, window, rate, force, traction, .. } = self;
+        let Self { couplings, data, butcher, tau, window, rate, force, traction, .. } = self;
         let first = window.start;
         let s = butcher.stages();
         let put = |out: &mut [f64], value: &dyn Fn(f64) -> [f64; 3]| {
@@ -154,19 +147,19 @@ impl StokesSteps {
         };
         each_chunk(rate, 3 * s, 1024, &|p, out| {
             let i = first + p;
-            if mesh.is_dirichlet(i) {
-                let x = mesh.coordinate(i);
+            if couplings.is_fixed(i) {
+                let x = couplings.coordinate(i);
                 put(out, &|t| data.velocity_rate(x, t));
             }
         });
         each_chunk(force, 3 * s, 1024, &|p, out| {
-            let x = mesh.coordinate(first + p);
+            let x = couplings.coordinate(first + p);
             put(out, &|t| data.force(x, t));
         });
         each_chunk(traction, 3 * s, 1024, &|p, out| {
             let i = first + p;
-            if mesh.is_outlet(i) {
-                let x = mesh.coordinate(i);
+            if couplings.is_outlet(i) {
+                let x = couplings.coordinate(i);
                 put(out, &|t| data.traction(x, t));
             }
         });
@@ -184,10 +177,8 @@ impl StokesSteps {
 
     /// Writes the 4s numbers of node `i`, at c·s + stage.
     fn row(&self, i: usize, u: &[f64], out: &mut [f64]) {
-        let (mesh, s, a) = (&self.mesh, self.butcher.stages(), &self.butcher.a);
-        let at = mesh.position(i);
-        let stencil = self.stencils.row(mesh, at);
-        let free = !mesh.is_dirichlet(i);
+        let (couplings, s, a) = (&self.couplings, self.butcher.stages(), &self.butcher.a);
+        let free = !couplings.is_fixed(i);
         // τ Σ_l a_kl g'_j(t_l): the change of a prescribed velocity up to stage k.
         let lift = |j: usize, c: usize, k: usize| {
             let rate = &self.rate[(3 * self.at(j) + c) * s..][..s];
@@ -195,15 +186,18 @@ impl StokesSteps {
         };
         out.fill(0.0);
         let mut same = [0.0; 4]; // −L u, the same in every stage
-        for (entry, &offset) in stencil.iter().zip(&OFFSETS) {
-            let Some(j) = neighbour(mesh, at, offset) else { continue };
+        let mut own = [0.0; 2]; // m_ii and νk_ii
+        couplings.each(i, |j, entry| {
+            if i == j {
+                own = [entry.mass, entry.stiffness];
+            }
             let v = &u[4 * self.at(j)..][..4];
             for c in 0..3 {
                 same[c] -= entry.stiffness * v[c] + entry.gradient[c] * v[3];
                 same[3] -= entry.divergence[c] * v[c];
             }
             same[3] -= entry.stabilisation * v[3];
-            if mesh.is_dirichlet(j) {
+            if couplings.is_fixed(j) {
                 for k in 0..s {
                     for c in 0..3 {
                         let step = lift(j, c, k);
@@ -221,51 +215,25 @@ impl StokesSteps {
                     *out += entry.mass * f;
                 }
             }
-        }
+        });
         for k in 0..s {
             out[3 * s + k] += same[3];
             for c in 0..3 {
                 if free {
                     out[c * s + k] += same[c];
                 } else {
-                    let own = &stencil[crate::stencil::CENTRE];
+                    let [mass, stiffness] = own;
                     out[c * s + k] =
-                        own.mass * self.rate[(3 * self.at(i) + c) * s + k] + own.stiffness * lift(i, c, k);
+                        mass * self.rate[(3 * self.at(i) + c) * s + k] + stiffness * lift(i, c, k);
                 }
             }
         }
-        if free && !self.traction.is_empty() && mesh.is_outlet(i) {
-            self.add_traction(i, at, out);
-        }
-    }
-
-    /// Adds ∫ φ_i h over the triangles of the outlet; their diagonals run from low (y, z) to high.
-    fn add_traction(&self, i: usize, at: [usize; 3], out: &mut [f64]) {
-        // Offsets (y, z) of the six triangles around a node inside the outlet; nodes on the rim are Dirichlet
-        // and need none.
-        const TRIANGLES: [[[isize; 2]; 2]; 6] = [
-            [[1, 0], [1, 1]],
-            [[1, 1], [0, 1]],
-            [[0, 1], [-1, 0]],
-            [[-1, 0], [-1, -1]],
-            [[-1, -1], [0, -1]],
-            [[0, -1], [1, 0]],
-        ];
-        let s = self.butcher.stages();
-        let [_, hy, hz] = self.mesh.spacing();
-        let weight = 0.5 * hy * hz / 12.0;
-        let mut add = |j: usize, weight: f64| {
-            for (out, h) in out.iter_mut().zip(&self.traction[3 * self.at(j) * s..][..3 * s]) {
-                *out += weight * h;
-            }
-        };
-        for triangle in TRIANGLES {
-            add(i, 2.0 * weight);
-            for [y, z] in triangle {
-                if let Some(j) = neighbour(&self.mesh, at, [0, y, z]) {
-                    add(j, weight);
+        if free && !self.traction.is_empty() && couplings.is_outlet(i) {
+            couplings.outlet(i, |j, weight| {
+                for (out, h) in out.iter_mut().zip(&self.traction[3 * self.at(j) * s..][..3 * s]) {
+                    *out += weight * h;
                 }
-            }
+            });
         }
     }
 }

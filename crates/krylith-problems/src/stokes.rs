@@ -1,10 +1,11 @@
-//! Unsteady Stokes flow in a duct: the system of the OKP paper (Eqs. 2 and 5–7, Table 1).
+//! Unsteady Stokes flow in a duct, or in a body given by a mesh: the system of the OKP paper (Eqs. 2 and 5–7,
+//! Table 1).
 //!
 //! # Equations and weak form
-//! u_t − νΔu + ∇p = f, ∇·u = 0 in [0, Lx]×[0, 1]×[0, 1]; u = g at the inlet x = 0 and on the walls (where
-//! g = 0 by default). (ν∇u − pI)n = h at the outlet x = Lx (h = 0, stress-free, by default), which fixes the
-//! pressure's level. With linear tetrahedra for both velocity and pressure, for all test functions v (0 on
-//! inlet and walls) and q:
+//! u_t − νΔu + ∇p = f, ∇·u = 0; u = g at the inlet and on the walls (where g = 0 by default). (ν∇u − pI)n = h
+//! at the outlet (h = 0, stress-free, by default), which fixes the pressure's level. The duct is
+//! [0, Lx]×[0, 1]×[0, 1], with the inlet at x = 0 and the outlet at x = Lx. With linear tetrahedra for both
+//! velocity and pressure, for all test functions v (0 on inlet and walls) and q:
 //!
 //! ```text
 //! (u_t, v) + ν(∇u, ∇v) − (p, ∇·v) = (f, v) + ⟨h, v⟩_outlet
@@ -30,12 +31,13 @@
 //! ```
 //!
 //! The equal numbers are bitwise equal in every block, so kernels may rely on it. M and L share one pattern
-//! (15 blocks per interior row).
+//! (15 blocks per interior row of a duct).
 //!
 //! The continuity rows (d and s, on the left and the right) are multiplied by `scale`, σ. This changes only
 //! the weight of their residual, not the solution. Point-block Jacobi scales the columns; gradient entries
 //! then have size 50ν/(σh) and divergence entries σh/ν, or στ/h if ντ < h². With σ = 1, restarted GMRES
-//! stalls at ν = 1 on 16³ nodes. The default, 1 + 10ν/h with h³ the volume of a cell, balances both.
+//! stalls at ν = 1 on 16³ nodes. The default, 1 + 10ν/h with h³ the volume of a cell (six mean tetrahedra),
+//! balances both.
 //!
 //! # Dirichlet nodes
 //! Rows and columns of prescribed velocities are eliminated: off the diagonal they hold stored zeros, and the
@@ -54,8 +56,10 @@ use krylith_core::{Error, Result};
 use rayon::prelude::*;
 use std::ops::Range;
 
-use crate::stencil::{CENTRE, Coupling, OFFSETS, POINTS, Stencils, neighbour};
-use crate::{DuctData, DuctMesh, InletRamp, StokesSteps, memory};
+use crate::couplings::{Body, Couplings};
+use crate::stencil::{Coupling, POINTS, Stencils};
+use crate::tets::{Boundary, TetMesh, profile};
+use crate::{DuctData, DuctMesh, InletProfile, InletRamp, StokesSteps, memory};
 
 /// Options of a [`StokesDuct`]; [`Default`] gives the catalogue's defaults.
 ///
@@ -85,7 +89,39 @@ impl Default for StokesOptions {
     }
 }
 
-/// The semi-discrete problem M U' + L U = F(t).
+/// Options of a [`StokesBody`]; [`Default`] gives the catalogue's defaults.
+///
+/// # Examples
+/// ```
+/// use krylith_problems::BodyOptions;
+/// let forked = BodyOptions { outlet: "left+right".into(), ..BodyOptions::default() };
+/// assert_eq!((&*forked.inlet, forked.nu), ("inlet*", 0.01));
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct BodyOptions {
+    /// Kinematic viscosity ν > 0.
+    pub nu: f64,
+    /// Stabilisation: γ = `stab`/ν, > 0.
+    pub stab: f64,
+    /// Factor σ > 0 of the continuity rows; `None` is 1 + 10ν/h.
+    pub scale: Option<f64>,
+    /// Surfaces of the inlet: names joined by `+`, each of which may end in `*`. A number N is `surface N`.
+    pub inlet: String,
+    /// Surfaces of the wall.
+    pub wall: String,
+    /// Surfaces of the outlet.
+    pub outlet: String,
+}
+
+impl Default for BodyOptions {
+    fn default() -> Self {
+        let (inlet, wall, outlet) = ("inlet*".into(), "wall*".into(), "outlet*".into());
+        Self { nu: 0.01, stab: 1.0, scale: None, inlet, wall, outlet }
+    }
+}
+
+/// The semi-discrete problem M U' + L U = F(t) on a mesh M, with options O: a [`StokesDuct`] or a
+/// [`StokesBody`].
 ///
 /// # Examples
 /// ```
@@ -100,21 +136,27 @@ impl Default for StokesOptions {
 /// # Ok::<(), krylith::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct StokesDuct {
-    /// The mesh: nodes, tetrahedra, node sets.
-    pub mesh: DuctMesh,
+pub struct Stokes<M, O> {
+    /// The mesh: nodes, tetrahedra, node sets or surfaces.
+    pub mesh: M,
     /// The mass matrix M, in 4×4 blocks.
     pub mass: Bsr,
     /// The matrix L, in 4×4 blocks, with the pattern of M.
     pub stiffness: Bsr,
-    options: StokesOptions,
-    stencils: Arc<Stencils>,
+    options: O,
+    couplings: Couplings,
     data: Arc<dyn DuctData>,
 }
 
-impl std::fmt::Debug for StokesDuct {
+/// A Stokes flow in a duct.
+pub type StokesDuct = Stokes<DuctMesh, StokesOptions>;
+
+/// A Stokes flow in a body given by a mesh of tetrahedra.
+pub type StokesBody = Stokes<TetMesh, BodyOptions>;
+
+impl<M, O: std::fmt::Debug> std::fmt::Debug for Stokes<M, O> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StokesDuct").field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("Stokes").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
@@ -138,27 +180,74 @@ impl StokesDuct {
     pub fn with_data(options: StokesOptions, data: Arc<dyn DuctData>) -> Result<Self> {
         let Discretisation { mesh, options, stencils } = Discretisation::new(options)?;
         let n = mesh.nodes();
-        if n > u32::MAX as usize / 4 {
-            return Err(Error::invalid(format!(
-                "a Stokes duct of {n} nodes has too many unknowns for 32-bit columns"
-            )));
-        }
+        check_nodes(n)?;
         // Two matrices with 16 values and a column index per block.
         memory::check("the Stokes duct", (n * POINTS) as u64 * 2 * (16 * 8 + 4))?;
-        let (row_ptr, col) = pattern(&mesh, 0..n);
-        let [mass, stiffness] = values(&mesh, &stencils, 0..n, &row_ptr);
-        Ok(Self {
-            mesh,
-            mass: Bsr::new(4, n, n, row_ptr.clone(), col.clone(), mass)?,
-            stiffness: Bsr::new(4, n, n, row_ptr, col, stiffness)?,
-            options,
-            stencils: Arc::new(stencils),
-            data,
-        })
+        Self::assemble(mesh, options, Couplings::Duct(mesh, Arc::new(stencils)), data)
+    }
+}
+
+impl StokesBody {
+    /// Creates the flow with the default inflow, [`InletProfile`], which peaks at time `ramp`, and no force.
+    ///
+    /// # Errors
+    /// Returns the errors of [`with_data`](Self::with_data).
+    pub fn new(mesh: TetMesh, options: BodyOptions, ramp: f64) -> Result<Self> {
+        let boundary = Self::boundary(&mesh, &options)?;
+        let walls = TetMesh::nodes_of(&boundary.wall);
+        let nodes = profile(&mesh, &boundary.inlet)?.0.into_iter();
+        let nodes = nodes.filter(|(p, _)| walls.binary_search(p).is_err());
+        // The profile's mean is 1 and its peak 2.
+        let nodes = nodes.map(|(p, u)| (mesh.points()[p as usize], u.map(|u| 0.5 * u)));
+        let data = InletProfile::new(ramp, nodes.collect())?;
+        Self::build(mesh, options, &boundary, Arc::new(data))
+    }
+
+    /// Creates the flow with the caller's boundary velocities, force and outlet traction.
+    ///
+    /// # Errors
+    /// Returns an error if the mesh lacks a surface or has boundary faces in none of them, if a parameter is
+    /// not positive and finite, if no node of the outlet is free, and if memory is not sufficient.
+    pub fn with_data(mesh: TetMesh, options: BodyOptions, data: Arc<dyn DuctData>) -> Result<Self> {
+        let boundary = Self::boundary(&mesh, &options)?;
+        Self::build(mesh, options, &boundary, data)
+    }
+
+    fn boundary(mesh: &TetMesh, BodyOptions { inlet, wall, outlet, .. }: &BodyOptions) -> Result<Boundary> {
+        Boundary::of(mesh, [inlet, wall, outlet])
+    }
+
+    fn build(
+        mesh: TetMesh,
+        options: BodyOptions,
+        boundary: &Boundary,
+        data: Arc<dyn DuctData>,
+    ) -> Result<Self> {
+        let BodyOptions { nu, stab, scale, .. } = options;
+        check_parameters("Stokes flow", &[("nu", nu), ("stab", stab), ("scale", scale.unwrap_or(1.0))])?;
+        let cell = 6.0 * mesh.volume() / mesh.tetrahedra().len() as f64;
+        let sigma = scale.unwrap_or_else(|| usual_scale(nu, cell));
+        let options = BodyOptions { scale: Some(sigma), ..options };
+        let body = Body::new(&mesh, boundary, [nu, stab / nu, sigma])?;
+        Self::assemble(mesh, options, Couplings::Body(Arc::new(body)), data)
+    }
+}
+
+impl<M, O> Stokes<M, O> {
+    fn assemble(mesh: M, options: O, couplings: Couplings, data: Arc<dyn DuctData>) -> Result<Self> {
+        let n = couplings.nodes();
+        check_nodes(n)?;
+        let (row_ptr, col) = pattern(&couplings, 0..n);
+        // Two matrices with 16 values and a column index per block.
+        memory::check("the Stokes flow", col.len() as u64 * 2 * (16 * 8 + 4))?;
+        let [mass, stiffness] = values(&couplings, 0..n, &row_ptr);
+        let mass = Bsr::new(4, n, n, row_ptr.clone(), col.clone(), mass)?;
+        let stiffness = Bsr::new(4, n, n, row_ptr, col, stiffness)?;
+        Ok(Self { mesh, mass, stiffness, options, couplings, data })
     }
 
     /// Returns the options, with `scale` filled in.
-    pub fn options(&self) -> &StokesOptions {
+    pub fn options(&self) -> &O {
         &self.options
     }
 
@@ -167,8 +256,8 @@ impl StokesDuct {
     /// # Errors
     /// Returns an error if `tau` is not positive and finite.
     pub fn steps(&self, butcher: &Butcher, tau: f64) -> Result<StokesSteps> {
-        let all = 0..self.mesh.nodes();
-        StokesSteps::new(self.mesh, self.stencils.clone(), self.data.clone(), butcher, tau, all)
+        let all = 0..self.couplings.nodes();
+        StokesSteps::new(self.couplings.clone(), self.data.clone(), butcher, tau, all)
     }
 
     /// Returns A⊗M + τB⊗L with A = I and B the Butcher matrix; unknowns are the stage derivatives. Copies M
@@ -227,23 +316,39 @@ impl Discretisation {
                 nodes[0], nodes[1], nodes[2]
             )));
         }
-        for (name, value) in [("length", length), ("nu", nu), ("stab", stab), ("scale", scale.unwrap_or(1.0))]
-        {
-            if !(value.is_finite() && value > 0.0) {
-                return Err(Error::invalid(format!(
-                    "Stokes duct: {name} is {value}; it must be positive and finite"
-                )));
-            }
-        }
+        let scale_or_one = scale.unwrap_or(1.0);
+        let given = [("length", length), ("nu", nu), ("stab", stab), ("scale", scale_or_one)];
+        check_parameters("Stokes duct", &given)?;
         let mesh = DuctMesh::new(nodes, [length, 1.0, 1.0])?;
         let h = mesh.spacing();
-        let usual = 1.0 + 10.0 * nu / (h[0] * h[1] * h[2]).cbrt();
-        // Rounded to thirteen digits, so that the spec stays short. Formatting and parsing cannot overflow,
-        // unlike scaling.
-        let sigma = scale.unwrap_or_else(|| format!("{usual:.12e}").parse().unwrap_or(usual));
+        let sigma = scale.unwrap_or_else(|| usual_scale(nu, h[0] * h[1] * h[2]));
         let options = StokesOptions { scale: Some(sigma), ..options };
         Ok(Self { mesh, options, stencils: Stencils::new(h, nu, stab / nu, sigma) })
     }
+}
+
+fn check_nodes(n: usize) -> Result<()> {
+    if n > u32::MAX as usize / 4 {
+        let message = format!("a Stokes flow of {n} nodes has too many unknowns for 32-bit columns");
+        return Err(Error::invalid(message));
+    }
+    Ok(())
+}
+
+fn check_parameters(what: &str, given: &[(&str, f64)]) -> Result<()> {
+    match given.iter().find(|(_, value)| !(value.is_finite() && *value > 0.0)) {
+        None => Ok(()),
+        Some((name, value)) => {
+            Err(Error::invalid(format!("{what}: {name} is {value}; it must be positive and finite")))
+        }
+    }
+}
+
+/// Returns 1 + 10ν/h for cells of volume h³. It is rounded to thirteen digits, so that the spec stays short.
+/// Formatting and parsing cannot overflow, unlike scaling.
+fn usual_scale(nu: f64, cell: f64) -> f64 {
+    let usual = 1.0 + 10.0 * nu / cell.cbrt();
+    format!("{usual:.12e}").parse().unwrap_or(usual)
 }
 
 /// Kind of a block: are the velocities of its row and of its column unknown, and is it on the diagonal?
@@ -265,14 +370,10 @@ const LEAST: usize = 4096;
 
 /// Returns row pointers and columns of the rows `own`: every node with its neighbours along the edges of the
 /// tetrahedra.
-pub(crate) fn pattern(mesh: &DuctMesh, own: Range<usize>) -> (Vec<usize>, Vec<u32>) {
-    let neighbours = |i: usize| {
-        let at = mesh.position(i);
-        OFFSETS.iter().filter_map(move |&o| neighbour(mesh, at, o))
-    };
+pub(crate) fn pattern(couplings: &Couplings, own: Range<usize>) -> (Vec<usize>, Vec<u32>) {
     let mut row_ptr = vec![0; own.len() + 1];
     let counts = row_ptr[1..].par_iter_mut().with_min_len(LEAST).zip(own.clone());
-    counts.for_each(|(count, i)| *count = neighbours(i).count());
+    counts.for_each(|(count, i)| couplings.each(i, |_, _| *count += 1));
     (0..own.len()).for_each(|p| row_ptr[p + 1] += row_ptr[p]);
     let mut col = vec![0; row_ptr[own.len()]];
     let mut rest = &mut col[..];
@@ -284,23 +385,21 @@ pub(crate) fn pattern(mesh: &DuctMesh, own: Range<usize>) -> (Vec<usize>, Vec<u3
         rest = tail;
     }
     each_task(tasks, &|(nodes, col)| {
-        col.iter_mut().zip(nodes.flat_map(neighbours)).for_each(|(to, j)| *to = j as u32);
+        let mut to = col.iter_mut();
+        for i in nodes {
+            couplings.each(i, |j, _| *to.next().expect("the rows were counted") = j as u32);
+        }
     });
     (row_ptr, col)
 }
 
 /// Returns the values of M and L in the rows `own`, which have the pattern `row_ptr`.
-pub(crate) fn values(
-    mesh: &DuctMesh,
-    stencils: &Stencils,
-    own: Range<usize>,
-    row_ptr: &[usize],
-) -> [Vec<f64>; 2] {
-    let mass = fill(mesh, stencils, own.clone(), row_ptr, |block, entry, role| {
+pub(crate) fn values(couplings: &Couplings, own: Range<usize>, row_ptr: &[usize]) -> [Vec<f64>; 2] {
+    let mass = fill(couplings, own.clone(), row_ptr, |block, entry, role| {
         let m = if role.momentum() { entry.mass } else { 0.0 };
         (block[0], block[5], block[10]) = (m, m, m);
     });
-    let stiffness = fill(mesh, stencils, own, row_ptr, |block, entry, role| {
+    let stiffness = fill(couplings, own, row_ptr, |block, entry, role| {
         let k = if role.momentum() { entry.stiffness } else { 0.0 };
         (block[0], block[5], block[10]) = (k, k, k);
         for c in 0..3 {
@@ -315,14 +414,13 @@ pub(crate) fn values(
 /// Computes the values of a matrix in parallel, by grid lines: `write` gets a zeroed block, its role and its
 /// coupling.
 fn fill(
-    mesh: &DuctMesh,
-    stencils: &Stencils,
+    couplings: &Couplings,
     own: Range<usize>,
     row_ptr: &[usize],
     write: impl Fn(&mut [f64], &Coupling, Role) + Sync,
 ) -> Vec<f64> {
     let mut values = vec![0.0; row_ptr[own.len()] * 16];
-    let nodes = mesh.sizes()[0]; // as many as a grid line has
+    let nodes = couplings.line();
     let mut rest = values.as_mut_slice();
     let mut tasks = Vec::with_capacity(own.len().div_ceil(nodes));
     for first in own.clone().step_by(nodes) {
@@ -334,14 +432,12 @@ fn fill(
     each_task(tasks, &|(nodes, line)| {
         let mut blocks = line.chunks_exact_mut(16);
         for i in nodes {
-            let at = mesh.position(i);
-            let row_free = !mesh.is_dirichlet(i);
-            for (p, (entry, &offset)) in stencils.row(mesh, at).iter().zip(&OFFSETS).enumerate() {
-                let Some(j) = neighbour(mesh, at, offset) else { continue };
-                let role = Role { row_free, column_free: !mesh.is_dirichlet(j), diagonal: p == CENTRE };
+            let row_free = !couplings.is_fixed(i);
+            couplings.each(i, |j, entry| {
+                let role = Role { row_free, column_free: !couplings.is_fixed(j), diagonal: i == j };
                 let block = blocks.next().expect("the pattern counts the same neighbours");
                 write(block, entry, role);
-            }
+            });
         }
     });
     values

@@ -308,7 +308,7 @@ impl NonlinearProblem for Ventricle {
     /// Returns a picture of the displacement in the section y = 0.
     fn picture(&self, x: &[f64]) -> Option<Picture> {
         let moved = |i: usize| x[3 * i..3 * i + 3].iter().map(|u| u * u).sum::<f64>().sqrt();
-        Some(slice(self.mesh(), 1, ("Displacement, section y = 0", "mm"), ["x, mm", "z, mm"], moved))
+        Some(slice(self.mesh(), (1, 0.0), ("Displacement, section y = 0", "mm"), ["x, mm", "z, mm"], moved))
     }
 }
 

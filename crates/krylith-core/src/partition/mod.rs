@@ -46,7 +46,7 @@ pub use grid::{BoxesOfRuns, Stencil};
 pub use partitioner::{Partition, Partitioner, contiguous};
 pub(crate) use partitioner::{nearest, runs};
 pub use quality::{Quality, Share};
-pub(crate) use search::from_far_nodes;
+pub use search::reverse_cuthill_mckee;
 pub use split::split;
 #[cfg(feature = "cuda")]
 pub(crate) use subdomains::layer;

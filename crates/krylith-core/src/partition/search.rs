@@ -1,5 +1,28 @@
 //! Breadth-first searches in graphs.
 
+/// Returns the reverse Cuthill–McKee order of a graph (George and Liu 1981): order[k] is the node that comes
+/// k-th. In each connected component a breadth-first search starts far from the other nodes and visits
+/// neighbours by degree. Then the order is reversed.
+///
+/// Node i has the neighbours `neighbours[ptr[i]..ptr[i + 1]]`, itself excluded, which are sorted by degree. A
+/// neighbour may be listed twice.
+///
+/// ```
+/// use krylith_core::partition::reverse_cuthill_mckee;
+/// // The path 1 – 0 – 2: neighbours in the path become neighbours in number.
+/// let order = reverse_cuthill_mckee(&[0, 2, 3, 4], &mut [1, 2, 0, 0]);
+/// assert_eq!(order[1], 0);
+/// ```
+pub fn reverse_cuthill_mckee(ptr: &[usize], neighbours: &mut [u32]) -> Vec<u32> {
+    let degree = |i: u32| ptr[i as usize + 1] - ptr[i as usize];
+    for i in 0..ptr.len() - 1 {
+        neighbours[ptr[i]..ptr[i + 1]].sort_unstable_by_key(|&j| (degree(j), j));
+    }
+    let mut order = from_far_nodes(ptr, neighbours);
+    order.reverse();
+    order
+}
+
 /// Returns the nodes of a graph in the order of breadth-first searches, one for each connected component,
 /// from a node far from the others. Node i has the neighbours `col[ptr[i]..ptr[i + 1]]`, which are visited in
 /// this order; a neighbour may be listed twice.

@@ -370,7 +370,7 @@ pub(super) fn blackoil(spec: &Spec) -> Result<Generated> {
         rhs,
         coordinates: Some(points.collect()),
         grid: None,
-        mesh: None,
+        tetrahedra: Vec::new(),
         fields: vec![
             of_cells("p", 0),
             of_cells("s", 1),

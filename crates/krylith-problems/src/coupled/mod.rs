@@ -122,7 +122,7 @@ fn system(
         rhs,
         coordinates: Some(coordinates),
         grid: None,
-        mesh: None,
+        tetrahedra: Vec::new(),
         fields,
         matrices: matrices.into_iter().map(|(name, matrix)| (name.to_string(), matrix)).collect(),
         spec: spec.full(),

@@ -43,7 +43,7 @@ pub(crate) fn generate(spec: &Spec) -> Result<Generated> {
         rhs,
         coordinates: None,
         grid: None,
-        mesh: None,
+        tetrahedra: Vec::new(),
         fields: Vec::new(),
         matrices: Vec::new(),
         spec: spec.full(),

@@ -1,10 +1,12 @@
-//! Meshes of tetrahedra with named surfaces, generated or read from files of Gmsh, and row-wise assembly of
-//! finite elements on them.
+//! Meshes of tetrahedra with named surfaces, generated or read from files, and row-wise assembly of finite
+//! elements on them.
 //!
-//! [`extrude`] stacks discs in layers to build the ventricle and the artery; [`gmsh::read`] reads a file.
+//! [`extrude`] stacks discs in layers to build the ventricle and the artery; [`file::read`] reads a file.
 
+mod boundary;
 mod disc;
-pub mod gmsh;
+pub mod file;
+mod order;
 mod rows;
 mod slice;
 
@@ -16,7 +18,9 @@ use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::share::{Cut, Ranks, Share};
+pub(crate) use boundary::{Boundary, Profile, profile};
 pub use disc::{Disc, Layers, Numbering, extrude};
+pub use order::NodeOrder;
 pub(crate) use rows::{Rows, Shape, dot, for_chunks, for_rows};
 pub(crate) use slice::slice;
 
@@ -140,7 +144,8 @@ impl TetMesh {
     pub fn surface(&self, name: &str) -> Result<&[[u32; 3]]> {
         self.surfaces.iter().find(|s| s.name == name).map(|s| &s.faces[..]).ok_or_else(|| {
             let known: Vec<_> = self.surfaces.iter().map(|s| s.name.as_str()).collect();
-            Error::invalid(format!("the mesh has no surface `{name}`; it has {}", known.join(", ")))
+            let known = if known.is_empty() { "none with a name".into() } else { known.join(", ") };
+            Error::invalid(format!("the mesh has no surface `{name}`; it has {known}"))
         })
     }
 

@@ -8,11 +8,11 @@ use crate::nonlinear::Picture;
 /// Cells of a picture along its longer side.
 const CELLS: usize = 360;
 
-/// Returns the values of a piecewise linear function in the plane where coordinate `normal` is 0, on a raster
-/// over the mesh's extent.
+/// Returns the values of a piecewise linear function in the plane where coordinate `normal` is `level`, on a
+/// raster over the mesh's extent.
 pub(crate) fn slice(
     mesh: &TetMesh,
-    normal: usize,
+    (normal, level): (usize, f64),
     (title, unit): (&str, &'static str),
     names: [&'static str; 2],
     value: impl Fn(usize) -> f64 + Sync,
@@ -28,7 +28,7 @@ pub(crate) fn slice(
     let (columns, rows) = (count(x), count(y));
     let in_cell = |t: &[u32; 4]| {
         let corners = t.map(|p| mesh.points()[p as usize]);
-        let side = corners.map(|c| c[normal]);
+        let side = corners.map(|c| c[normal] - level);
         let mut found = Vec::new();
         if side.iter().all(|s| *s > 0.0) || side.iter().all(|s| *s < 0.0) {
             return found;
@@ -41,7 +41,7 @@ pub(crate) fn slice(
         };
         for j in range(up, y.0, rows) {
             for i in range(across, x.0, columns) {
-                let mut at = [0.0; 3];
+                let mut at = [level; 3];
                 at[across] = x.0 + (i as f64 + 0.5) * size;
                 at[up] = y.0 + (j as f64 + 0.5) * size;
                 let weights: [f64; 4] = std::array::from_fn(|a| {

@@ -37,6 +37,66 @@ pub fn gmsh() -> Vec<Vec<u8>> {
     ])
 }
 
+/// A tetrahedron with a face in a group, in binary files of versions 2.2 and 4.1.
+pub fn gmsh_binary() -> Vec<Vec<u8>> {
+    let ints = |v: &[i32]| v.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+    let sizes = |v: &[u64]| v.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+    let reals = |v: &[f64]| v.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+    let points = [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
+    let head = |version: &str| {
+        [format!("$MeshFormat\n{version} 1 8\n").as_bytes(), &ints(&[1]), b"\n$EndMeshFormat\n"].concat()
+    };
+    let nodes: Vec<u8> = (0..4).flat_map(|i| [ints(&[i + 1]), reals(&points[i as usize])].concat()).collect();
+    let two = [
+        head("2.2"),
+        b"$Nodes\n4\n".to_vec(),
+        nodes,
+        b"\n$EndNodes\n$Elements\n2\n".to_vec(),
+        ints(&[2, 1, 2, 1, 7, 1, 1, 2, 3, 4, 1, 2, 2, 1, 1, 1, 2, 3, 4]),
+        b"\n$EndElements\n".to_vec(),
+    ];
+    let box_of = |tag: i32| [ints(&[tag]), reals(&[0.0, 0.0, 0.0, 1.0, 1.0, 1.0])].concat();
+    let four = [
+        head("4.1"),
+        b"$Entities\n".to_vec(),
+        sizes(&[0, 0, 1, 1]),
+        box_of(3),
+        sizes(&[1]),
+        ints(&[7]),
+        sizes(&[0]),
+        box_of(1),
+        sizes(&[0, 0]),
+        b"\n$EndEntities\n$Nodes\n".to_vec(),
+        sizes(&[1, 4, 1, 4]),
+        ints(&[3, 1, 0]),
+        sizes(&[4, 1, 2, 3, 4]),
+        reals(points.as_flattened()),
+        b"\n$EndNodes\n$Elements\n".to_vec(),
+        sizes(&[2, 2, 1, 2]),
+        ints(&[2, 3, 2]),
+        sizes(&[1, 1, 1, 2, 3]),
+        ints(&[3, 1, 4]),
+        sizes(&[1, 2, 1, 2, 3, 4]),
+        b"\n$EndElements\n".to_vec(),
+    ];
+    vec![two.concat(), four.concat()]
+}
+
+/// The same tetrahedron as text and as raw appended data of the own writer, without tags.
+pub fn vtu() -> Vec<Vec<u8>> {
+    let text = "<?xml version=\"1.0\"?><VTKFile type=\"UnstructuredGrid\" byte_order=\"LittleEndian\"><UnstructuredGrid>\
+        <Piece NumberOfPoints=\"4\" NumberOfCells=\"2\"><CellData><DataArray type=\"Int32\" Name=\"tag\" format=\"ascii\">7 1\
+        </DataArray></CellData><Points><DataArray type=\"Float64\" NumberOfComponents=\"3\" format=\"ascii\">\
+        0 0 0 1 0 0 0 1 0 0 0 1</DataArray></Points><Cells><DataArray type=\"Int32\" Name=\"connectivity\" \
+        format=\"ascii\">0 1 2 0 1 2 3</DataArray><DataArray type=\"Int32\" Name=\"offsets\" format=\"ascii\">3 7\
+        </DataArray><DataArray type=\"UInt8\" Name=\"types\" format=\"binary\">AgAAAAUK</DataArray></Cells></Piece>\
+        </UnstructuredGrid></VTKFile>";
+    let points = [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
+    let mut raw = Vec::new();
+    krylith_core::io::vtu::write_to(&mut raw, &points, &[[0, 1, 2, 3]], &[]).expect("four points");
+    vec![text.into(), raw]
+}
+
 pub fn toml() -> Vec<Vec<u8>> {
     texts(&[
         "matrix = 'A.mtx'\nblock = 2\nrhs = 'b.npy'\n[solver]\nmethod = 'gmres'\nrestart = 30\nrtol = 1e-8\n",

@@ -153,6 +153,41 @@ const MSH: &[&[u8]] = &[
     b"nan",
     b"99999999999",
 ];
+const MSH_BINARY: &[&[u8]] = &[
+    b"$MeshFormat\n",
+    b"\n$EndMeshFormat\n",
+    b"$Entities\n",
+    b"$Nodes\n",
+    b"\n$EndNodes\n",
+    b"$Elements\n",
+    b"2.2 1 8\n\x01\0\0\0\n",
+    b"4.1 1 8\n\0\0\0\x01\n",
+    b"\x04\0\0\0",
+    b"\x02\0\0\0\0\0\0\0",
+    b"\xff\xff\xff\xff\xff\xff\xff\xff",
+];
+const VTU: &[&[u8]] = &[
+    b"<VTKFile ",
+    b"type=\"UnstructuredGrid\"",
+    b"byte_order=\"BigEndian\"",
+    b"header_type=\"UInt64\"",
+    b"<Piece NumberOfPoints=\"4\" NumberOfCells=\"2\">",
+    b"<Points>",
+    b"</Points>",
+    b"<Cells>",
+    b"<CellData>",
+    b"<DataArray ",
+    b"</DataArray>",
+    b"format=\"appended\" offset=\"0\"",
+    b"format=\"binary\"",
+    b"<AppendedData encoding=\"base64\">_",
+    b"AAAAAA==",
+    b"<!--",
+    b"-->",
+    b"'",
+    b"/>",
+    b"99999999999",
+];
 const TEXT: &[&[u8]] = &[
     b"#",
     b"%",
@@ -292,6 +327,8 @@ pub fn targets() -> Vec<Target> {
             ..file("mat-v7", samples::matlab_packed, MAT, |b| read("x.mat", b))
         },
         file("msh", samples::gmsh, MSH, mesh),
+        file("msh-binary", samples::gmsh_binary, MSH_BINARY, mesh),
+        file("vtu", samples::vtu, VTU, mesh),
         file("system", samples::toml, TOML, system),
         file("problem", samples::problems, PROBLEM, problem),
         file("options", samples::options, WORDS, parse::<Options>),
@@ -369,7 +406,7 @@ fn check(matrix: Matrix) -> Result<(), Answer> {
 
 /// Checks that an accepted mesh has a positive volume.
 fn mesh(bytes: &[u8]) -> Result<(), Answer> {
-    let mesh = krylith_problems::tets::gmsh::parse("x.msh", bytes).map_err(said)?;
+    let mesh = krylith_problems::tets::file::parse("x.msh", bytes).map_err(said)?;
     match mesh.volume() {
         volume if volume > 0.0 => Ok(()),
         volume => Err(Answer::Wrong(format!("a mesh of volume {volume}"))),

@@ -99,7 +99,7 @@ fn what_is_wrong_is_named() {
         ("ventricle:1x1", "expected ventricle:N"),
         ("ventricle:100,nu=1", "unknown key `nu`; ventricle knows dt, steps, pressure"),
         ("artery:3", "an artery of 3 nodes; expected at least 18"),
-        ("artery:many", "`many`: expected a number of nodes or a file of Gmsh"),
+        ("artery:many", "`many`: expected a number of nodes or a mesh file"),
         ("artery:no/such.msh", "no/such.msh"),
         ("artery:500,re=0", "re=0: expected a positive number"),
         ("artery:500,dt=1e-320", "expected positive finite numbers"),

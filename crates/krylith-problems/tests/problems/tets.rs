@@ -1,6 +1,6 @@
 //! Meshes of tetrahedra: volumes, surfaces, files, and errors.
 
-use krylith_problems::tets::{Disc, Layers, Numbering, Surface, TetMesh, extrude, gmsh};
+use krylith_problems::tets::{Disc, Layers, Numbering, Surface, TetMesh, extrude, file};
 use std::f64::consts::PI;
 
 const POINTS: [[f64; 3]; 5] =
@@ -113,7 +113,7 @@ const VERSION_4: &str = "$MeshFormat\n4.1 0 8\n$EndMeshFormat\n$Comments\nanythi
     $EndElements\n";
 
 fn read(text: &str) -> krylith_core::Result<TetMesh> {
-    gmsh::parse("mesh.msh", text.as_bytes())
+    file::parse("mesh.msh", text.as_bytes())
 }
 
 #[test]
@@ -130,7 +130,9 @@ fn gmsh_files_are_read() {
 #[test]
 fn bad_gmsh_files_are_named() {
     for (from, to, named) in [
-        ("2.2 0 8", "2.2 1 8", "mesh.msh:2: a binary file"),
+        ("2.2 0 8", "2.2 1 8", "mesh.msh:2: expected the number 1, which shows the byte order"),
+        ("2.2 0 8", "2.2 1 4", "mesh.msh:2: reals of 4 bytes; save the mesh with 8"),
+        ("2.2 0 8", "2.2 7 8", "mesh.msh:2: `7`: expected 0 for text or 1 for binary"),
         ("2.2 0 8", "1.0 0 8", "mesh.msh:2: version 1; versions 2.x and 4.1"),
         ("$MeshFormat\n2.2 0 8\n$EndMeshFormat\n", "", "mesh.msh:1: $PhysicalNames before $MeshFormat"),
         ("$Nodes\n6", "$Nodes\n7", "mesh.msh:17: `$EndNodes`: expected a node's number"),
@@ -161,5 +163,5 @@ fn bad_gmsh_files_are_named() {
     }
     assert!(read("hello\n").unwrap_err().to_string().contains("expected a section"));
     assert!(read("").unwrap_err().to_string().contains("no linear tetrahedra"));
-    assert!(gmsh::read("no/such/mesh.msh").unwrap_err().to_string().contains("no/such/mesh.msh"));
+    assert!(file::read("no/such/mesh.msh").unwrap_err().to_string().contains("no/such/mesh.msh"));
 }

@@ -24,7 +24,7 @@
 //!    Cuthill–McKee order is computed. It is used if it halves the profile or the number of levels.
 
 use super::fill::Pattern;
-use crate::partition::from_far_nodes;
+use crate::partition;
 
 /// Returns the order of elimination, or `None` for the natural order. `levels` belong to the natural order,
 /// and no entry is farther than `width` from the diagonal.
@@ -101,18 +101,10 @@ fn profile(pattern: &Pattern) -> usize {
     first.iter().enumerate().map(|(i, first)| i - first).sum()
 }
 
-/// Returns the reverse Cuthill–McKee order (George and Liu 1981). In each connected component a breadth-first
-/// search starts far from the other rows and visits neighbours by degree. Then the order is reversed.
+/// Returns the reverse Cuthill–McKee order of a pattern.
 pub(in crate::precond) fn reverse_cuthill_mckee(pattern: &Pattern) -> Vec<u32> {
-    let n = pattern.len();
     let (ptr, mut neighbours) = pattern.neighbours();
-    let degree = |i: u32| ptr[i as usize + 1] - ptr[i as usize];
-    for i in 0..n {
-        neighbours[ptr[i]..ptr[i + 1]].sort_unstable_by_key(|&j| (degree(j), j));
-    }
-    let mut order = from_far_nodes(&ptr, &neighbours);
-    order.reverse();
-    order
+    partition::reverse_cuthill_mckee(&ptr, &mut neighbours)
 }
 
 /// Writes the rows, or other items, to `order`, sorted by level and in their old order within each level.

@@ -1,47 +1,44 @@
-//! Reader of meshes from Gmsh: `.msh` text files, versions 2.x and 4.1.
+//! Meshes from Gmsh: `.msh` files of versions 2.x and 4.1, as text or binary.
 //!
-//! Linear tetrahedra are read, and linear triangles of physical groups, which become surfaces with their
-//! groups' names (a group without a name becomes `surface TAG`). Points, lines, and nodes without a
-//! tetrahedron are ignored. Any other element is an error.
+//! A text file has a record per line, and numbers after those that are needed are ignored. A binary file has
+//! the same numbers without lines: 32-bit integers, 64-bit counts and tags (version 4.1) and doubles, in the
+//! byte order that the number 1 after the version shows. [`Reader`] reads both.
 
 use krylith_core::{Error, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::str::SplitAsciiWhitespace;
 
-use super::{Surface, TetMesh};
+use super::{Content, unnamed};
+use crate::tets::{MOST, Surface};
 
-/// Reads a mesh from a file.
-///
-/// # Errors
-/// Returns an error if the file cannot be read, if it is malformed (with the line), if it is binary or of
-/// another version, and for what [`TetMesh::new`] refuses.
-pub fn read(path: impl AsRef<Path>) -> Result<TetMesh> {
-    let path = path.as_ref();
-    let bytes = std::fs::read(path).map_err(|source| Error::io(path, source))?;
-    parse(path, &bytes)
-}
-
-/// Parses a mesh from the bytes of a file; errors name `path`.
-///
-/// # Errors
-/// Returns the errors of [`read`], except for a file that cannot be read.
-pub fn parse(path: impl AsRef<Path>, bytes: &[u8]) -> Result<TetMesh> {
-    let path = path.as_ref();
-    let text = std::str::from_utf8(bytes).map_err(|_| {
-        Error::format(path, "not text; save the mesh as ASCII, of version 2 or 4 (gmsh -format msh41 -save)")
-    })?;
-    let mut reader = Reader { path, lines: text.lines(), line: 0, bytes: bytes.len() };
+pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Content> {
+    let words = "".split_ascii_whitespace();
+    let mut reader = Reader { path, bytes, at: 0, line: 0, order: None, words };
     let mut mesh = Mesh::default();
     reader.sections(&mut mesh)?;
-    mesh.finish(path)
+    Ok(mesh.finish())
 }
 
-/// The lines of a file and the current line number.
+/// Byte order of a binary file.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Order {
+    Little,
+    Big,
+}
+
+/// A file and the position in it.
 struct Reader<'a> {
     path: &'a Path,
-    lines: std::str::Lines<'a>,
+    bytes: &'a [u8],
+    /// The next byte.
+    at: usize,
+    /// Number of lines read so far.
     line: usize,
-    bytes: usize,
+    /// The byte order, if the file is binary.
+    order: Option<Order>,
+    /// Rest of the current record of a text file.
+    words: SplitAsciiWhitespace<'a>,
 }
 
 /// The content read so far.
@@ -66,58 +63,126 @@ const TRIANGLE: u64 = 2;
 const TETRAHEDRON: u64 = 4;
 const POINT: u64 = 15;
 
+/// Largest number of physical groups of a surface. A triangle is stored once for each.
+const MOST_GROUPS: usize = 16;
+
+/// Longest name of a section, and longest text in an error.
+const LONGEST: usize = 60;
+
 impl<'a> Reader<'a> {
     fn wrong(&self, message: impl Into<String>) -> Error {
-        Error::parse(self.path, self.line, message)
+        match self.order {
+            None => Error::parse(self.path, self.line, message),
+            Some(_) => Error::format(self.path, format!("byte {}: {}", self.at, message.into())),
+        }
     }
 
-    /// Returns the next line that is not empty.
-    fn next(&mut self) -> Option<&'a str> {
-        loop {
+    /// Returns the next line of text that is not empty.
+    fn next(&mut self) -> Result<Option<&'a str>> {
+        while self.at < self.bytes.len() {
+            let rest = &self.bytes[self.at..];
+            let length = rest.iter().position(|&b| b == b'\n').unwrap_or(rest.len());
             self.line += 1;
-            let line = self.lines.next()?.trim();
+            let line = std::str::from_utf8(&rest[..length])
+                .map_err(|_| self.wrong("this line is not text; is this a mesh of Gmsh?"))?
+                .trim();
+            self.at += (length + 1).min(rest.len());
             if !line.is_empty() {
-                return Some(line);
+                return Ok(Some(line));
             }
         }
+        self.line += 1;
+        Ok(None)
     }
 
     fn need(&mut self, what: &str) -> Result<&'a str> {
-        self.next().ok_or_else(|| self.wrong(format!("the file ends; expected {what}")))
+        self.next()?.ok_or_else(|| self.wrong(format!("the file ends; expected {what}")))
     }
 
-    fn number<T: std::str::FromStr>(&self, word: Option<&str>, what: &str) -> Result<T> {
-        let word = word.ok_or_else(|| self.wrong(format!("the line ends; expected {what}")))?;
-        word.parse().map_err(|_| self.wrong(format!("`{word}`: expected {what}")))
-    }
-
-    /// Reads the first `N` numbers of the next line.
-    fn numbers<T: std::str::FromStr + Copy + Default, const N: usize>(
-        &mut self,
-        what: &str,
-    ) -> Result<[T; N]> {
-        let mut words = self.need(what)?.split_whitespace();
-        let mut all = [T::default(); N];
-        for value in &mut all {
-            *value = self.number(words.next(), what)?;
+    /// Begins a record: the next line of a text file.
+    fn record(&mut self, what: &str) -> Result<()> {
+        if self.order.is_none() {
+            self.words = self.need(what)?.split_ascii_whitespace();
         }
-        Ok(all)
+        Ok(())
     }
 
-    /// Checks a count of items of at least two bytes each, so that a wrong count fails before memory is
-    /// allocated.
-    fn count(&self, count: usize, what: &str) -> Result<usize> {
-        if count > self.bytes / 2 {
-            return Err(self.wrong(format!("{count} {what} do not fit in a file of {} bytes", self.bytes)));
+    /// Reads a number of the current line.
+    fn word<T: std::str::FromStr>(&mut self, what: &str) -> Result<T> {
+        let word = self.words.next().ok_or_else(|| self.wrong(format!("the line ends; expected {what}")))?;
+        word.parse().map_err(|_| self.wrong(format!("`{}`: expected {what}", shown(word))))
+    }
+
+    /// Reads a number of a line of its own, which is text in a binary file too.
+    fn line_word<T: std::str::FromStr>(&mut self, what: &str) -> Result<T> {
+        self.words = self.need(what)?.split_ascii_whitespace();
+        self.word(what)
+    }
+
+    /// Reads the next bytes of a binary file, in the order of the least significant byte first.
+    fn take<const N: usize>(&mut self, order: Order, what: &str) -> Result<[u8; N]> {
+        let Some(&found) = self.bytes[self.at..].first_chunk::<N>() else {
+            return Err(self.wrong(format!("the file ends; expected {what}")));
+        };
+        self.at += N;
+        let mut found = found;
+        if order == Order::Big {
+            found.reverse();
         }
-        Ok(count)
+        Ok(found)
+    }
+
+    /// Reads an integer of 32 bits.
+    fn int(&mut self, what: &str) -> Result<i64> {
+        match self.order {
+            None => self.word(what),
+            Some(order) => Ok(i32::from_le_bytes(self.take(order, what)?).into()),
+        }
+    }
+
+    /// Reads a count or tag of 64 bits.
+    fn size(&mut self, what: &str) -> Result<u64> {
+        match self.order {
+            None => self.word(what),
+            Some(order) => Ok(u64::from_le_bytes(self.take(order, what)?)),
+        }
+    }
+
+    fn real(&mut self, what: &str) -> Result<f64> {
+        match self.order {
+            None => self.word(what),
+            Some(order) => Ok(f64::from_le_bytes(self.take(order, what)?)),
+        }
+    }
+
+    /// Reads the number of a node or an element.
+    fn tag(&mut self, version: usize, what: &str) -> Result<u64> {
+        match (version, self.order) {
+            (2, Some(_)) => {
+                let tag = self.int(what)?;
+                u64::try_from(tag).map_err(|_| self.wrong(format!("`{tag}`: expected {what}")))
+            }
+            _ => self.size(what),
+        }
+    }
+
+    /// Checks a count of items, so that a wrong count fails before memory is allocated. An item has at least
+    /// two bytes in a text file, and four in a binary one.
+    fn count(&self, count: u64, what: &str) -> Result<usize> {
+        let most = self.bytes.len() / if self.order.is_none() { 2 } else { 4 };
+        usize::try_from(count).ok().filter(|&n| n <= most).ok_or_else(|| {
+            self.wrong(format!("{count} {what} do not fit in a file of {} bytes", self.bytes.len()))
+        })
     }
 
     fn sections(&mut self, mesh: &mut Mesh) -> Result<()> {
-        while let Some(line) = self.next() {
+        while let Some(line) = self.next()? {
             let Some(name) = line.strip_prefix('$') else {
-                return Err(self.wrong(format!("`{line}`: expected a section, such as $Nodes")));
+                return Err(self.wrong(format!("`{}`: expected a section, such as $Nodes", shown(line))));
             };
+            if name.len() > LONGEST {
+                return Err(self.wrong(format!("`${}`: expected a section, such as $Nodes", shown(name))));
+            }
             if name != "MeshFormat" && mesh.version == 0 {
                 return Err(self.wrong(format!("${name} before $MeshFormat; is this a mesh of Gmsh?")));
             }
@@ -130,65 +195,105 @@ impl<'a> Reader<'a> {
                 ("Elements", 2) => self.elements_2(mesh)?,
                 ("Elements", _) => self.elements_4(mesh)?,
                 _ => {
-                    let end = format!("$End{name}");
-                    while self.need(&end)? != end {}
+                    self.skip(name)?;
                     continue;
                 }
             }
             let end = format!("$End{name}");
             let found = self.need(&end)?;
             if found != end {
-                return Err(self.wrong(format!("`{found}`: expected {end}")));
+                return Err(self.wrong(format!("`{}`: expected {end}", shown(found))));
             }
         }
         Ok(())
     }
 
+    /// Goes to the end of a section, whose content may be binary.
+    fn skip(&mut self, name: &str) -> Result<()> {
+        let end = format!("$End{name}");
+        let rest = &self.bytes[self.at..];
+        match rest.windows(end.len()).position(|bytes| bytes == end.as_bytes()) {
+            Some(found) => {
+                self.line += rest[..found].iter().filter(|&&b| b == b'\n').count();
+                self.at += found;
+                self.need(&end).map(drop)
+            }
+            None => Err(self.wrong(format!("the file ends; expected {end}"))),
+        }
+    }
+
     fn format(&mut self, mesh: &mut Mesh) -> Result<()> {
-        let mut words = self.need("a version")?.split_whitespace();
-        let version: f64 = self.number(words.next(), "a version")?;
+        let version: f64 = self.line_word("a version")?;
         mesh.version = match version {
             2.0..3.0 => 2,
             4.1 => 4,
             _ => return Err(self.wrong(format!("version {version}; versions 2.x and 4.1 are read"))),
         };
-        if self.number::<u64>(words.next(), "0 for text or 1 for binary")? != 0 {
-            return Err(self.wrong("a binary file; save the mesh as ASCII"));
+        match self.word::<u64>("0 for text or 1 for binary")? {
+            0 => return Ok(()),
+            1 => {}
+            kind => return Err(self.wrong(format!("`{kind}`: expected 0 for text or 1 for binary"))),
         }
+        let bytes: u64 = self.word("the size of a real number")?;
+        if bytes != 8 {
+            return Err(self.wrong(format!("reals of {bytes} bytes; save the mesh with 8")));
+        }
+        self.order = Some(match self.take(Order::Little, "the number 1, which shows the byte order")? {
+            [1, 0, 0, 0] => Order::Little,
+            [0, 0, 0, 1] => Order::Big,
+            _ => return Err(self.wrong("expected the number 1, which shows the byte order")),
+        });
         Ok(())
     }
 
     fn names(&mut self, mesh: &mut Mesh) -> Result<()> {
-        let [count] = self.numbers::<usize, 1>("a number of names")?;
+        let count = self.line_word("a number of names")?;
         for _ in 0..self.count(count, "names")? {
             let line = self.need("a physical name")?;
-            let mut words = line.splitn(3, char::is_whitespace);
-            let dimension: u64 = self.number(words.next(), "a dimension")?;
-            let tag: i64 = self.number(words.next(), "a tag")?;
-            let name = words.next().unwrap_or_default().trim().trim_matches('"');
+            self.words = line.split_ascii_whitespace();
+            let dimension: u64 = self.word("a dimension")?;
+            let tag: i64 = self.word("a tag")?;
+            let name = line.splitn(3, char::is_whitespace).nth(2).unwrap_or_default();
             if dimension == 2 {
-                mesh.names.insert(tag, name.to_string());
+                mesh.names.insert(tag, name.trim().trim_matches('"').to_string());
             }
         }
         Ok(())
     }
 
     fn entities(&mut self, mesh: &mut Mesh) -> Result<()> {
-        let counts = self.numbers::<usize, 4>("numbers of points, curves, surfaces and volumes")?;
+        let mut counts = [0u64; 4];
+        self.record("numbers of points, curves, surfaces and volumes")?;
+        for count in &mut counts {
+            *count = self.size("numbers of points, curves, surfaces and volumes")?;
+        }
         for (dimension, count) in counts.into_iter().enumerate() {
             for _ in 0..self.count(count, "entities")? {
-                let mut words = self.need("an entity")?.split_whitespace();
-                let tag: i64 = self.number(words.next(), "an entity's tag")?;
-                if dimension != 2 {
-                    continue;
+                self.record("an entity")?;
+                let tag = self.int("an entity's tag")?;
+                for _ in 0..if dimension == 0 { 3 } else { 6 } {
+                    self.real("a coordinate of an entity")?;
                 }
-                let mut words = words.skip(6); // its bounding box
-                let groups: usize = self.number(words.next(), "a number of physical groups")?;
+                let groups = self.size("a number of physical groups")?;
+                let groups = self.count(groups, "physical groups")?;
+                if groups > MOST_GROUPS {
+                    return Err(self.wrong(format!(
+                        "entity {tag} is in {groups} physical groups; at most {MOST_GROUPS} are read"
+                    )));
+                }
                 let mut list = Vec::new();
-                for _ in 0..self.count(groups, "physical groups")? {
-                    list.push(self.number(words.next(), "a physical group")?);
+                for _ in 0..groups {
+                    list.push(self.int("a physical group")?.saturating_abs());
                 }
-                mesh.groups.insert(tag, list);
+                if dimension > 0 {
+                    let around = self.size("a number of entities around it")?;
+                    for _ in 0..self.count(around, "entities around it")? {
+                        self.int("an entity around it")?;
+                    }
+                }
+                if dimension == 2 {
+                    mesh.groups.insert(tag, list);
+                }
             }
         }
         Ok(())
@@ -198,7 +303,7 @@ impl<'a> Reader<'a> {
         if point.iter().any(|x| !x.is_finite()) {
             return Err(self.wrong(format!("node {tag} lies at {point:?}; coordinates must be finite")));
         }
-        if mesh.points.len() >= super::MOST {
+        if mesh.points.len() >= MOST {
             return Err(self.wrong("more than 2^30 nodes"));
         }
         if mesh.place.insert(tag, mesh.points.len() as u32).is_some() {
@@ -208,139 +313,182 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    fn point(&mut self) -> Result<[f64; 3]> {
+        let mut point = [0.0; 3];
+        for x in &mut point {
+            *x = self.real("a coordinate")?;
+        }
+        Ok(point)
+    }
+
     fn nodes_2(&mut self, mesh: &mut Mesh) -> Result<()> {
-        let [count] = self.numbers::<usize, 1>("a number of nodes")?;
+        let count = self.line_word("a number of nodes")?;
         for _ in 0..self.count(count, "nodes")? {
-            let mut words = self.need("a node")?.split_whitespace();
-            let tag = self.number(words.next(), "a node's number")?;
-            let point = self.point(&mut words)?;
+            self.record("a node")?;
+            let tag = self.tag(2, "a node's number")?;
+            let point = self.point()?;
             self.node(mesh, tag, point)?;
         }
         Ok(())
     }
 
-    fn point(&self, words: &mut std::str::SplitWhitespace) -> Result<[f64; 3]> {
-        let mut point = [0.0; 3];
-        for x in &mut point {
-            *x = self.number(words.next(), "a coordinate")?;
+    /// Reads the four counts at the head of a section of version 4 and returns the first.
+    fn blocks(&mut self, what: &str) -> Result<usize> {
+        let expected = format!("numbers of blocks and {what}, least and largest tag");
+        self.record(&expected)?;
+        let blocks = self.size(&expected)?;
+        for _ in 0..3 {
+            self.size(&expected)?;
         }
-        Ok(point)
+        self.count(blocks, &format!("blocks of {what}"))
     }
 
     fn nodes_4(&mut self, mesh: &mut Mesh) -> Result<()> {
-        let [blocks, ..] = self.numbers::<usize, 4>("numbers of blocks and nodes, least and largest tag")?;
-        for _ in 0..self.count(blocks, "blocks of nodes")? {
-            let [_, _, _, count] = self.numbers::<i64, 4>("a block of nodes")?;
-            let count = self.count(usize::try_from(count).unwrap_or(usize::MAX), "nodes")?;
+        for _ in 0..self.blocks("nodes")? {
+            self.record("a block of nodes")?;
+            let dimension = self.int("the dimension of a block of nodes")?;
+            self.int("the entity of a block of nodes")?;
+            let parametric = self.int("0 or 1, for parametric coordinates")?;
+            let count = self.size("a number of nodes")?;
+            let count = self.count(count, "nodes")?;
             let mut tags = Vec::with_capacity(count);
             for _ in 0..count {
-                tags.push(self.numbers::<u64, 1>("a node's number")?[0]);
+                self.record("a node's number")?;
+                tags.push(self.tag(4, "a node's number")?);
             }
+            // Parametric coordinates follow on the line of a text file, where they are ignored.
+            let more = if parametric == 0 || self.order.is_none() { 0 } else { dimension.clamp(0, 3) };
             for tag in tags {
-                let mut words = self.need("coordinates")?.split_whitespace();
-                let point = self.point(&mut words)?;
+                self.record("coordinates")?;
+                let point = self.point()?;
+                for _ in 0..more {
+                    self.real("a parametric coordinate")?;
+                }
                 self.node(mesh, tag, point)?;
             }
         }
         Ok(())
     }
 
-    /// Stores the corners of an element if its type is used.
-    fn element(
-        &self,
-        mesh: &mut Mesh,
-        kind: u64,
-        groups: &[i64],
-        words: &mut std::str::SplitWhitespace,
-    ) -> Result<()> {
-        let mut corners = [0u32; 4];
-        let used = match kind {
-            TETRAHEDRON => 4,
-            TRIANGLE if !groups.is_empty() => 3,
-            TRIANGLE | LINE | POINT => return Ok(()),
-            _ => {
-                return Err(self.wrong(format!(
-                    "an element of type {kind}; linear tetrahedra (4) and triangles (2) are read (Mesh.ElementOrder = 1)"
-                )));
+    /// Returns the number of corners of an element.
+    fn corners(&self, kind: u64) -> Result<usize> {
+        match kind {
+            POINT => Ok(1),
+            LINE => Ok(2),
+            TRIANGLE => Ok(3),
+            TETRAHEDRON => Ok(4),
+            _ => Err(self.wrong(format!(
+                "an element of type {kind}; linear tetrahedra (4) and triangles (2) are read (Mesh.ElementOrder = 1)"
+            ))),
+        }
+    }
+
+    /// Reads the corners of an element and stores them if its type is used.
+    fn element(&mut self, mesh: &mut Mesh, kind: u64, groups: &[i64]) -> Result<()> {
+        let (mut corners, count) = ([0u32; 4], self.corners(kind)?);
+        let used = kind == TETRAHEDRON || (kind == TRIANGLE && !groups.is_empty());
+        if !used && self.order.is_none() {
+            return Ok(()); // the rest of the line
+        }
+        for corner in &mut corners[..count] {
+            let tag = self.tag(mesh.version, "a corner's node")?;
+            if used {
+                *corner = *mesh.place.get(&tag).ok_or_else(|| {
+                    self.wrong(format!("a corner refers to node {tag}, which the file does not have"))
+                })?;
             }
-        };
-        for corner in &mut corners[..used] {
-            let tag: u64 = self.number(words.next(), "a corner's node")?;
-            *corner = *mesh.place.get(&tag).ok_or_else(|| {
-                self.wrong(format!("a corner refers to node {tag}, which the file does not have"))
-            })?;
         }
         if kind == TETRAHEDRON {
             mesh.tetrahedra.push(corners);
-            return Ok(());
-        }
-        for group in groups {
-            mesh.faces.entry(*group).or_default().push([corners[0], corners[1], corners[2]]);
+        } else if used {
+            let face = [corners[0], corners[1], corners[2]];
+            groups.iter().for_each(|group| mesh.faces.entry(*group).or_default().push(face));
         }
         Ok(())
     }
 
+    /// Reads the number and the tags of an element of version 2, then its corners. The first tag is its
+    /// physical group.
+    fn element_2(&mut self, mesh: &mut Mesh, kind: u64, tags: Option<u64>) -> Result<()> {
+        let tags = match tags {
+            Some(tags) => tags,
+            None => self.word("a number of tags")?,
+        };
+        let mut group = 0;
+        for k in 0..self.count(tags, "tags")? {
+            let tag = self.int("a tag")?;
+            group = if k == 0 { tag.saturating_abs() } else { group };
+        }
+        let groups = if group == 0 { &[][..] } else { &[group][..] };
+        self.element(mesh, kind, groups)
+    }
+
     fn elements_2(&mut self, mesh: &mut Mesh) -> Result<()> {
-        let [count] = self.numbers::<usize, 1>("a number of elements")?;
-        for _ in 0..self.count(count, "elements")? {
-            let mut words = self.need("an element")?.split_whitespace();
-            let _: u64 = self.number(words.next(), "an element's number")?;
-            let kind = self.number(words.next(), "an element's type")?;
-            let tags: usize = self.number(words.next(), "a number of tags")?;
-            let mut group = 0;
-            for k in 0..self.count(tags, "tags")? {
-                let tag = self.number(words.next(), "a tag")?;
-                group = if k == 0 { tag } else { group };
+        let count = self.line_word("a number of elements")?;
+        let count = self.count(count, "elements")?;
+        let mut done = 0;
+        while done < count {
+            if self.order.is_none() {
+                self.record("an element")?;
+                self.tag(2, "an element's number")?;
+                let kind = self.word("an element's type")?;
+                self.element_2(mesh, kind, None)?;
+                done += 1;
+                continue;
             }
-            let groups = if group == 0 { &[][..] } else { &[group][..] };
-            self.element(mesh, kind, groups, &mut words)?;
+            // A binary file has runs of elements of one type with one number of tags.
+            let [kind, run, tags] = [
+                self.tag(2, "an element's type")?,
+                self.tag(2, "a number of elements")?,
+                self.tag(2, "a number of tags")?,
+            ];
+            if run == 0 || run > (count - done) as u64 {
+                let left = count - done;
+                return Err(self.wrong(format!("{run} elements of type {kind}; expected 1 to {left}")));
+            }
+            for _ in 0..run {
+                self.tag(2, "an element's number")?;
+                self.element_2(mesh, kind, Some(tags))?;
+            }
+            done += run as usize;
         }
         Ok(())
     }
 
     fn elements_4(&mut self, mesh: &mut Mesh) -> Result<()> {
-        let [blocks, ..] =
-            self.numbers::<usize, 4>("numbers of blocks and elements, least and largest tag")?;
-        for _ in 0..self.count(blocks, "blocks of elements")? {
-            let [dimension, entity, kind, count] = self.numbers::<i64, 4>("a block of elements")?;
-            let groups = match dimension {
-                2 => mesh.groups.get(&entity).cloned().unwrap_or_default(),
-                _ => Vec::new(),
-            };
-            for _ in 0..self.count(usize::try_from(count).unwrap_or(usize::MAX), "elements")? {
-                let mut words = self.need("an element")?.split_whitespace();
-                let _: u64 = self.number(words.next(), "an element's number")?;
-                self.element(mesh, u64::try_from(kind).unwrap_or(0), &groups, &mut words)?;
+        let groups = std::mem::take(&mut mesh.groups);
+        for _ in 0..self.blocks("elements")? {
+            self.record("a block of elements")?;
+            let dimension = self.int("the dimension of a block of elements")?;
+            let entity = self.int("the entity of a block of elements")?;
+            let kind = self.int("the type of a block of elements")?;
+            let kind = u64::try_from(kind).unwrap_or(0);
+            let count = self.size("a number of elements")?;
+            let own = groups.get(&entity).filter(|_| dimension == 2).map_or(&[][..], |own| own);
+            for _ in 0..self.count(count, "elements")? {
+                self.record("an element")?;
+                self.tag(4, "an element's number")?;
+                self.element(mesh, kind, own)?;
             }
         }
+        mesh.groups = groups;
         Ok(())
     }
 }
 
+/// Returns the beginning of a text, for an error.
+fn shown(text: &str) -> String {
+    let short: String = text.chars().take(LONGEST).collect();
+    if short.len() < text.len() { short + "…" } else { short }
+}
+
 impl Mesh {
-    /// Drops nodes without a tetrahedron and names the surfaces.
-    fn finish(self, path: &Path) -> Result<TetMesh> {
-        if self.tetrahedra.is_empty() {
-            return Err(Error::format(
-                path,
-                "no linear tetrahedra; mesh the volume (gmsh -3) and save all elements",
-            ));
+    /// Names the surfaces.
+    fn finish(mut self) -> Content {
+        let mut surfaces = Vec::with_capacity(self.faces.len());
+        for (tag, faces) in self.faces {
+            surfaces.push(Surface { name: self.names.remove(&tag).unwrap_or_else(|| unnamed(tag)), faces });
         }
-        let mut new = vec![u32::MAX; self.points.len()];
-        self.tetrahedra.as_flattened().iter().for_each(|&p| new[p as usize] = 0);
-        let mut points = Vec::with_capacity(self.points.len());
-        for (new, point) in new.iter_mut().zip(&self.points).filter(|(new, _)| **new == 0) {
-            *new = points.len() as u32;
-            points.push(*point);
-        }
-        let tetrahedra = self.tetrahedra.iter().map(|t| t.map(|p| new[p as usize])).collect();
-        let named = |tag: &i64| self.names.get(tag).cloned().unwrap_or_else(|| format!("surface {tag}"));
-        let surfaces = self.faces.iter().map(|(tag, faces)| Surface {
-            name: named(tag),
-            faces: faces.iter().map(|f| f.map(|p| new[p as usize])).collect(),
-        });
-        let surfaces = surfaces.collect();
-        TetMesh::new(points, tetrahedra, surfaces)
-            .map_err(|why| Error::format(path, format!("{why} (counted from 0 in the order of the file)")))
+        Content { points: self.points, tetrahedra: self.tetrahedra, surfaces }
     }
 }

@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each test uses a part
 
 pub mod lu;
+pub mod meshes;
 pub mod newton;
 
 use krylith_core::matrix::{Bsr, Butcher};
