@@ -40,6 +40,13 @@ pub fn check_apart(inputs: &[Named], outputs: &[Named]) -> Result<()> {
     Ok(())
 }
 
+/// Returns the file name of a time step, such as `out-3.vtu` for `out.vtu`.
+pub fn numbered(path: &Path, step: usize) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let ending = path.extension().map(|e| format!(".{}", e.to_string_lossy())).unwrap_or_default();
+    path.with_file_name(format!("{stem}-{step}{ending}"))
+}
+
 /// Returns true if two paths lead to the same file, which may not exist yet. Devices and pipes do not count,
 /// as nothing in them can be lost.
 fn same(a: &Path, b: &Path) -> bool {

@@ -30,6 +30,7 @@ mod report;
 mod share;
 mod solve;
 mod spy;
+mod steps;
 mod summary;
 mod system;
 pub mod term;
@@ -57,6 +58,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
             None => args::print_help(),
             Some(args::Command::Solve(args)) => solve::solve(*args),
             Some(args::Command::Newton(args)) => newton::newton(*args),
+            Some(args::Command::Steps(args)) => steps::steps(*args),
             // The other commands run on one rank.
             _ if !output::speaks() => Ok(failure::DONE),
             Some(args::Command::Problem(args)) => {

@@ -278,6 +278,11 @@ pub fn check_vector(option: &str, path: &Path) -> Result<()> {
     check_ending(option, path, &VectorFormat::ENDINGS, "x is written")
 }
 
+/// Rejects a file name for a state u whose extension is not of a supported format.
+pub fn check_state(option: &str, path: &Path) -> Result<()> {
+    check_ending(option, path, &VectorFormat::ENDINGS, "u is written")
+}
+
 /// Returns the format of a vector's file; it is NumPy's if the name, such as that of a device, has no known
 /// extension.
 pub fn vector_format(path: &Path) -> VectorFormat {

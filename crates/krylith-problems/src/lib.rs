@@ -60,6 +60,7 @@ pub mod gpu;
 mod grid;
 pub mod hard;
 mod laplace;
+mod linear_steps;
 pub mod lookalike;
 mod memory;
 mod mesh;
@@ -90,11 +91,12 @@ pub use catalogue::{Key, Problem, catalogue};
 pub use data::{DuctData, InletProfile, InletRamp};
 pub(crate) use distributed::kronecker_terms;
 pub use distributed::{GeneratedRows, generate_rows};
+pub use linear_steps::LinearSteps;
 pub use mesh::DuctMesh;
 pub use picture::picture;
 pub use steps::StokesSteps;
 pub use stokes::{BodyOptions, Stokes, StokesBody, StokesDuct, StokesOptions};
-pub use stokes_problem::StokesProblem;
+pub use stokes_problem::{StokesDomain, StokesProblem};
 
 /// The programs in the tutorials that need a generated system are compiled and run as documentation tests.
 #[cfg(doctest)]

@@ -5,7 +5,7 @@ use krylith_core::{Error, Result};
 use crate::DuctMesh;
 use crate::nonlinear::Picture;
 use crate::spec::Spec;
-use crate::stokes_problem::{Domain, Step};
+use crate::stokes_problem::{Step, StokesDomain};
 
 /// Smallest number of cells along the longer side of a picture of a continuous function.
 const CELLS: usize = 240;
@@ -133,7 +133,7 @@ fn check_length(spec: &Spec, found: usize, all: usize) -> Result<()> {
 
 /// Returns a picture of the speed after the first step from rest, u = τ Σ b_k K_k.
 fn of_stokes(spec: &Spec, x: &[f64]) -> Result<Picture> {
-    let (domain, Step { butcher, tau, .. }) = (Domain::of(spec)?, Step::of(spec)?);
+    let (domain, Step { butcher, tau, .. }) = (StokesDomain::of(spec)?, Step::of(spec)?);
     let (nodes, s) = (domain.nodes(), butcher.stages());
     check_length(spec, x.len(), 4 * nodes * s)?;
     let speed = |i: usize| {
@@ -143,7 +143,7 @@ fn of_stokes(spec: &Spec, x: &[f64]) -> Result<Picture> {
         };
         (0..3).map(|c| of(c).powi(2)).sum::<f64>().sqrt()
     };
-    Ok(domain.picture(tau, speed))
+    Ok(domain.pictured(tau, speed))
 }
 
 /// Returns a picture of the speed in a duct at time t, in the section at the middle of y.

@@ -124,14 +124,8 @@ impl StokesSteps {
     /// # Errors
     /// Returns an error if `k` or `u` has the wrong length.
     pub fn advance(&self, k: &[f64], u: &mut [f64]) -> Result<()> {
-        let (n, s) = (self.couplings.nodes(), self.butcher.stages());
-        check_length("the state", u.len(), 4 * n)?;
-        check_length("the stage derivatives", k.len(), 4 * n * s)?;
-        for (u, k) in u.iter_mut().zip(k.chunks_exact(s)) {
-            let sum: f64 = self.butcher.b.iter().zip(k).map(|(b, k)| b * k).sum();
-            *u += self.tau * sum;
-        }
-        Ok(())
+        check_length("the state", u.len(), 4 * self.couplings.nodes())?;
+        advance(&self.butcher, self.tau, k, u)
     }
 
     /// Evaluates the data at the stages of the step from `t`.
@@ -238,7 +232,18 @@ impl StokesSteps {
     }
 }
 
-fn check_length(what: &str, got: usize, expected: usize) -> Result<()> {
+/// Computes u + τ Σ b_k k_k in place.
+pub(crate) fn advance(butcher: &Butcher, tau: f64, k: &[f64], u: &mut [f64]) -> Result<()> {
+    let s = butcher.stages();
+    check_length("the stage derivatives", k.len(), u.len() * s)?;
+    for (u, k) in u.iter_mut().zip(k.chunks_exact(s)) {
+        let sum: f64 = butcher.b.iter().zip(k).map(|(b, k)| b * k).sum();
+        *u += tau * sum;
+    }
+    Ok(())
+}
+
+pub(crate) fn check_length(what: &str, got: usize, expected: usize) -> Result<()> {
     if got != expected {
         return Err(Error::invalid(format!("{what} has {got} numbers; expected {expected}")));
     }

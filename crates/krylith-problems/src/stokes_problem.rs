@@ -26,7 +26,7 @@ const OF_DUCT: [&str; 1] = ["length"];
 /// use krylith_problems::StokesProblem;
 /// let mut flow = StokesProblem::by_text("stokes:4x4x4,tau=0.25")?;
 /// let mut solver = Solver::new(flow.system(), &"device=cpu".parse()?)?;
-/// let mut u = vec![0.0; 4 * flow.coordinates().len()]; // at rest
+/// let mut u = vec![0.0; 4 * flow.domain().nodes()]; // at rest
 /// let (mut rhs, mut k) = (vec![0.0; 2 * u.len()], vec![0.0; 2 * u.len()]);
 /// for n in 0..4 {
 ///     flow.steps().rhs_into(n as f64 * 0.25, &u, &mut rhs)?;
@@ -41,42 +41,90 @@ pub struct StokesProblem {
     spec: String,
     butcher: Butcher,
     tau: f64,
-    domain: Domain,
+    domain: StokesDomain,
     system: KroneckerSum,
     steps: StokesSteps,
 }
 
-/// The domain of a flow.
-pub(crate) enum Domain {
+/// The domain of a [`StokesProblem`], for outputs.
+///
+/// # Examples
+/// ```
+/// let flow = krylith_problems::StokesProblem::by_text("stokes:4x3x3")?;
+/// assert_eq!((flow.domain().nodes(), flow.domain().grid()), (36, Some([4, 3, 3])));
+/// assert_eq!(flow.domain().tetrahedra().len(), 6 * 3 * 2 * 2);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct StokesDomain(Domain);
+
+#[derive(Debug, Clone)]
+enum Domain {
     Duct(DuctMesh),
     Body(TetMesh),
 }
 
-impl Domain {
+impl StokesDomain {
     /// Returns the domain of a problem without its matrices.
-    pub fn of(spec: &Spec) -> Result<Self> {
+    pub(crate) fn of(spec: &Spec) -> Result<Self> {
         match spec.label.is_empty() {
-            true => Ok(Self::Duct(DuctMesh::new(spec.grid(), [spec.positive("length")?, 1.0, 1.0])?)),
+            true => {
+                let mesh = DuctMesh::new(spec.grid(), [spec.positive("length")?, 1.0, 1.0])?;
+                Ok(Self(Domain::Duct(mesh)))
+            }
             false => {
                 let order = spec.text("numbering").parse().map_err(|e| spec.wrong("numbering", &e))?;
-                Ok(Self::Body(file::read(&spec.label)?.ordered(order)?))
+                Ok(Self(Domain::Body(file::read(&spec.label)?.ordered(order)?)))
             }
         }
     }
 
     /// Returns the number of nodes.
     pub fn nodes(&self) -> usize {
-        match self {
-            Self::Duct(mesh) => mesh.nodes(),
-            Self::Body(mesh) => mesh.points().len(),
+        match &self.0 {
+            Domain::Duct(mesh) => mesh.nodes(),
+            Domain::Body(mesh) => mesh.points().len(),
+        }
+    }
+    /// Returns the nodes in x, y, z if they form a grid, numbered with x fastest, then y.
+    pub fn grid(&self) -> Option<[usize; 3]> {
+        match &self.0 {
+            Domain::Duct(mesh) => Some(mesh.sizes()),
+            Domain::Body(_) => None,
+        }
+    }
+    /// Returns the coordinates of the nodes.
+    pub fn coordinates(&self) -> Vec<[f64; 3]> {
+        match &self.0 {
+            Domain::Duct(mesh) => mesh.coordinates(),
+            Domain::Body(mesh) => mesh.points().to_vec(),
+        }
+    }
+    /// Returns the corner nodes of the tetrahedra.
+    pub fn tetrahedra(&self) -> Vec<[u32; 4]> {
+        match &self.0 {
+            Domain::Duct(mesh) => mesh.tetrahedra(),
+            Domain::Body(mesh) => mesh.tetrahedra().to_vec(),
         }
     }
 
+    /// Returns a picture of the speed in a section, for the state `u` at time `t`.
+    ///
+    /// # Errors
+    /// Returns an error if `u` does not have four numbers per node.
+    pub fn picture(&self, t: f64, u: &[f64]) -> Result<Picture> {
+        let rows = 4 * self.nodes();
+        if u.len() != rows {
+            return Err(Error::invalid(format!("the state has {} numbers; expected {rows}", u.len())));
+        }
+        let speed = |i: usize| u[4 * i..4 * i + 3].iter().map(|u| u * u).sum::<f64>().sqrt();
+        Ok(self.pictured(t, speed))
+    }
     /// Returns a picture of the speed at time t, which is `speed` at each node.
-    pub fn picture(&self, t: f64, speed: impl Fn(usize) -> f64 + Sync) -> Picture {
-        match self {
-            Self::Duct(mesh) => picture::of_duct(mesh, t, speed),
-            Self::Body(mesh) => {
+    pub(crate) fn pictured(&self, t: f64, speed: impl Fn(usize) -> f64 + Sync) -> Picture {
+        match &self.0 {
+            Domain::Duct(mesh) => picture::of_duct(mesh, t, speed),
+            Domain::Body(mesh) => {
                 // The section across the shortest edge of the extent, in its middle.
                 let (mut low, mut high) = ([f64::INFINITY; 3], [f64::NEG_INFINITY; 3]);
                 for x in mesh.points() {
@@ -122,10 +170,12 @@ impl StokesProblem {
             let options =
                 StokesOptions { nodes: spec.grid(), length: spec.positive("length")?, nu, stab, scale };
             let duct = StokesDuct::with_data(options, Arc::new(InletRamp { ramp }))?;
-            let (sigma, domain) = (duct.options().scale, Domain::Duct(duct.mesh));
+            let (sigma, domain) = (duct.options().scale, StokesDomain(Domain::Duct(duct.mesh)));
             return Self::build(spec, sigma, domain, duct, butcher, tau);
         }
-        let Domain::Body(mesh) = Domain::of(&spec)? else { return Err(spec.bad("numbering", "a mesh")) };
+        let Domain::Body(mesh) = StokesDomain::of(&spec)?.0 else {
+            return Err(spec.bad("numbering", "a mesh"));
+        };
         let [inlet, wall, outlet] = ["inlet", "wall", "outlet"].map(|key| spec.text(key).to_string());
         let options = BodyOptions { nu, stab, scale, inlet, wall, outlet };
         let within = |e: Error| match e {
@@ -133,7 +183,7 @@ impl StokesProblem {
             other => other,
         };
         let body = StokesBody::new(mesh, options, ramp).map_err(within)?;
-        let (sigma, domain) = (body.options().scale, Domain::Body(body.mesh.clone()));
+        let (sigma, domain) = (body.options().scale, StokesDomain(Domain::Body(body.mesh.clone())));
         spec.omit(&OF_DUCT);
         Self::build(spec, sigma, domain, body, butcher, tau)
     }
@@ -141,7 +191,7 @@ impl StokesProblem {
     fn build<M, O>(
         mut spec: Spec,
         sigma: Option<f64>,
-        domain: Domain,
+        domain: StokesDomain,
         flow: Stokes<M, O>,
         butcher: Butcher,
         tau: f64,
@@ -152,6 +202,11 @@ impl StokesProblem {
         let steps = flow.steps(&butcher, tau)?;
         let system = flow.into_kronecker(&butcher, tau)?;
         Ok(Self { spec: spec.full(), butcher, tau, domain, system, steps })
+    }
+
+    /// Returns I⊗M + τB⊗L, the steps and the domain at once.
+    pub fn parts(&mut self) -> (&KroneckerSum, &mut StokesSteps, &StokesDomain) {
+        (&self.system, &mut self.steps, &self.domain)
     }
 
     /// Returns the problem's text with every default filled in; it makes the same problem.
@@ -174,38 +229,9 @@ impl StokesProblem {
     pub fn steps(&mut self) -> &mut StokesSteps {
         &mut self.steps
     }
-    /// Returns the nodes in x, y, z if they form a grid, numbered with x fastest, then y.
-    pub fn grid(&self) -> Option<[usize; 3]> {
-        match &self.domain {
-            Domain::Duct(mesh) => Some(mesh.sizes()),
-            Domain::Body(_) => None,
-        }
-    }
-    /// Returns the coordinates of the nodes.
-    pub fn coordinates(&self) -> Vec<[f64; 3]> {
-        match &self.domain {
-            Domain::Duct(mesh) => mesh.coordinates(),
-            Domain::Body(mesh) => mesh.points().to_vec(),
-        }
-    }
-    /// Returns the corner nodes of the tetrahedra.
-    pub fn tetrahedra(&self) -> Vec<[u32; 4]> {
-        match &self.domain {
-            Domain::Duct(mesh) => mesh.tetrahedra(),
-            Domain::Body(mesh) => mesh.tetrahedra().to_vec(),
-        }
-    }
-    /// Returns a picture of the speed in a section, for the state `u` at time `t`.
-    ///
-    /// # Errors
-    /// Returns an error if `u` does not have four numbers per node.
-    pub fn picture(&self, t: f64, u: &[f64]) -> Result<Picture> {
-        if u.len() != self.system.m.rows() {
-            let rows = self.system.m.rows();
-            return Err(Error::invalid(format!("the state has {} numbers; expected {rows}", u.len())));
-        }
-        let speed = |i: usize| u[4 * i..4 * i + 3].iter().map(|u| u * u).sum::<f64>().sqrt();
-        Ok(self.domain.picture(t, speed))
+    /// Returns the domain.
+    pub fn domain(&self) -> &StokesDomain {
+        &self.domain
     }
 
     /// Converts the first step, from rest, to a system.
@@ -216,9 +242,9 @@ impl StokesProblem {
         check_rhs(&rhs, stages, 0)?;
         Ok(Generated {
             rhs,
-            coordinates: Some(self.coordinates()),
-            grid: self.grid(),
-            tetrahedra: self.tetrahedra(),
+            coordinates: Some(self.domain.coordinates()),
+            grid: self.domain.grid(),
+            tetrahedra: self.domain.tetrahedra(),
             system: SystemKind::Kronecker(self.system),
             fields: Vec::new(),
             matrices: Vec::new(),

@@ -6,11 +6,13 @@ mod model;
 mod newton;
 mod solve;
 mod spy;
+mod steps;
 
 pub use model::ModelArgs;
 pub use newton::NewtonArgs;
 pub use solve::SolveArgs;
 pub use spy::SpyArgs;
+pub use steps::StepsArgs;
 
 use crate::failure::{DONE, Result};
 use crate::options::{self, Ordering};
@@ -47,6 +49,9 @@ pub enum Command {
     Solve(Box<SolveArgs>),
     /// Solve a nonlinear problem F(x) = 0 by an inexact Newton method (`krylith newton` lists the problems)
     Newton(Box<NewtonArgs>),
+    /// Advance a linear system M u′ + L u = f in time by an implicit Runge-Kutta scheme
+    #[command(after_help = steps::EXAMPLES)]
+    Steps(Box<StepsArgs>),
     /// Write a generated system: matrices, right-hand side, system.toml and mesh.vtu
     Problem(ProblemArgs),
     /// Run a benchmark suite, such as the experiments of a paper, and compare Krylith with baselines

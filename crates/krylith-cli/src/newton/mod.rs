@@ -16,7 +16,6 @@ use krylith_core::text::{count, plural, seconds};
 use krylith_core::{DeviceSpec, Options};
 use krylith_problems::nonlinear::{Cells, Field, NonlinearProblem, by_text, by_text_on, catalogue};
 use krylith_problems::share::Ranks;
-use std::path::{Path, PathBuf};
 use std::time::Instant;
 use watch::Watch;
 
@@ -132,7 +131,7 @@ pub fn newton(args: NewtonArgs) -> Result<u8> {
                 if !output::speaks() {
                     return Ok(None);
                 }
-                let target = Target::new("--vtu", &numbered(path, step))?;
+                let target = Target::new("--vtu", &files::numbered(path, step))?;
                 let name = target.to_string();
                 write_vtu(&*problem, &x, target)?;
                 Ok(Some(format!("{name} (solution)")))
@@ -286,13 +285,6 @@ fn code_of(outcome: NewtonOutcome) -> u8 {
         NewtonOutcome::Interrupted => INTERRUPTED,
         _ => NOT_CONVERGED,
     }
-}
-
-/// Returns the file name of a time step, such as `out-3.vtu` for `out.vtu`.
-fn numbered(path: &Path, step: usize) -> PathBuf {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let ending = path.extension().map(|e| format!(".{}", e.to_string_lossy())).unwrap_or_default();
-    path.with_file_name(format!("{stem}-{step}{ending}"))
 }
 
 fn write_vtu(problem: &dyn NonlinearProblem, x: &[f64], target: Target) -> krylith_core::Result<()> {

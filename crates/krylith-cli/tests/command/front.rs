@@ -54,7 +54,7 @@ fn words_of_other_programs_are_answered_with_ours() {
         ("solve stoks:4x4x4", "did you mean `stokes`?"),
         ("solve laplce", "did you mean `laplace`?"),
         ("solve stokes:4x4x4,tua=1", "did you mean `tau`?"),
-        ("solve stokes:4x4x4,scheme=radau-iia-22", "did you mean `radau-iia-2`?"),
+        ("solve stokes:4x4x4,scheme=radau-ia-2", "did you mean `radau-iia-2`?"),
         ("solve tol.toml", "did you mean `rtol`?"),
         ("solve order.toml", "did you mean `segregated`?"),
         ("newton cavty:9x9", "did you mean `cavity`?"),
@@ -103,6 +103,8 @@ fn sixty_columns_are_enough() {
         "solve --help",
         "problem --help",
         "newton --help",
+        "steps --help",
+        "steps stokes:4x4x4 --steps 2",
         "spy --help",
         "--help",
     ] {

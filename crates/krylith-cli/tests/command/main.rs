@@ -20,4 +20,5 @@ mod places;
 mod process;
 mod readers;
 mod solve;
+mod steps;
 mod threads;
