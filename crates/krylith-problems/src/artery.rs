@@ -11,8 +11,12 @@
 //! mean flow. Walls do not slip, and μ ∂u/∂n − p n = 0 at the outlet. [`crate::flow`] gives the equations.
 //! The first step, from rest, uses backward Euler, the others BDF2.
 //!
-//! A mesh from a file is in cm and has physical surfaces `inlet`, `wall` and `outlet`. The inflow profile is
-//! that of a round inlet with the same centre, normal and area.
+//! A mesh from a file is in cm and has named surfaces for inlet, wall and outlets. The inflow profile is that
+//! of a round inlet with the same centre, normal and area. The inflow may instead follow an [`InflowCurve`]
+//! from a file.
+//!
+//! Each outlet may have a resistance or a [`Windkessel`] model. Its pressure P is then an unknown of a node
+//! that follows those of the mesh, with the components 0, 0, 0 and P.
 
 use krylith_core::matrix::Bsr;
 use krylith_core::memory::Numbers;
@@ -20,11 +24,14 @@ use krylith_core::newton::NonlinearSystem;
 use krylith_core::{Error, Problem, Result};
 use std::f64::consts::{FRAC_PI_2, PI};
 
-use crate::flow::{Flow, Fluid};
+use crate::flow::{Flow, Fluid, outflow};
 use crate::nonlinear::{Cells, Field, NonlinearProblem, Picture};
+pub use crate::outlets::{InflowCurve, Windkessel};
 use crate::share::{self, Ranks, Share};
 use crate::spec::Spec;
-use crate::tets::{Boundary, Disc, Layers, Numbering, Profile, TetMesh, extrude, file, profile, slice};
+use crate::tets::{
+    Boundary, Disc, Layers, Numbering, Profile, Surface, TetMesh, area, dot, extrude, file, profile, slice,
+};
 
 /// Blood, in g/cm³ and g/(cm s).
 const BLOOD: Fluid = Fluid { density: 1.06, viscosity: 0.035 };
@@ -57,11 +64,18 @@ pub struct ArteryOptions {
     pub dt: f64,
     /// Number of time steps.
     pub steps: usize,
+    /// The flow through the inlet; `None` is a pulse with the Reynolds number `re`.
+    pub inflow: Option<InflowCurve>,
+    /// Names of the surfaces of inlet, wall and outlets, joined by `+`. Each may end in `*`.
+    pub surfaces: [String; 3],
+    /// The model of each outlet, in the order of the surfaces, or one for all; empty for no traction.
+    pub outlets: Vec<Windkessel>,
 }
 
 impl Default for ArteryOptions {
     fn default() -> Self {
-        Self { re: 300.0, dt: 0.005, steps: 3 }
+        let surfaces = ["inlet*", "wall*", "outlet*"].map(String::from);
+        Self { re: 300.0, dt: 0.005, steps: 3, inflow: None, surfaces, outlets: Vec::new() }
     }
 }
 
@@ -85,9 +99,15 @@ impl Default for ArteryOptions {
 pub struct Artery {
     flow: Flow,
     options: ArteryOptions,
-    /// Inflow profile without the nodes of the wall.
+    /// Inflow profile without the nodes of the wall, its radius, and the flow of mean speed 1.
     inlet: Profile,
     radius: f64,
+    flux: f64,
+    /// Faces of the inlet and of the outlets of the whole mesh, with their names.
+    parts: Vec<Surface>,
+    /// Models of the outlets that have a pressure, and π at the last two times.
+    models: Vec<Windkessel>,
+    stored: Vec<[f64; 2]>,
     /// Number of the current step, from 1. `last` holds the unknowns at its beginning, `before` those one
     /// step earlier (from the second step on).
     step: usize,
@@ -118,14 +138,16 @@ impl Artery {
     }
 
     fn build(mesh: TetMesh, options: ArteryOptions, ranks: Option<&Ranks>) -> Result<Self> {
-        let ArteryOptions { re, dt, steps } = options;
+        let ArteryOptions { re, dt, steps, .. } = options;
         let positive = |x: f64| x > 0.0 && x.is_finite();
         if !(positive(re) && positive(dt) && positive(1.0 / dt)) || steps == 0 {
             return Err(Error::invalid(format!(
                 "an artery with re={re}, dt={dt}, steps={steps}: expected positive finite numbers"
             )));
         }
-        let boundary = share::made(ranks, Boundary::of(&mesh, ["inlet", "wall", "outlet"]))?;
+        let names = options.surfaces.each_ref().map(|name| &**name);
+        let boundary = share::made(ranks, Boundary::of(&mesh, names))?;
+        let outlets = models(&options.outlets, boundary.outlets.len())?;
         let (profile, radius) = share::made(ranks, profile(&mesh, &boundary.inlet))?;
         let n = mesh.points().len();
         let mut fixed = vec![[false; 4]; n];
@@ -135,6 +157,15 @@ impl Artery {
         }
         let mut inlet: Profile =
             profile.into_iter().filter(|(p, _)| walls.binary_search(p).is_err()).collect();
+        let mut unit = vec![0.0; 4 * n];
+        for (p, u) in &inlet {
+            unit[4 * *p as usize..][..3].copy_from_slice(u);
+        }
+        let flux = -outflow(&mesh, &boundary.inlet, &unit);
+        let mut parts = vec![Surface { name: "inlet".into(), faces: boundary.inlet }];
+        parts.extend(boundary.outlets);
+        let acting: Vec<usize> = (0..outlets.len()).filter(|&k| outlets[k].acts()).collect();
+        let models: Vec<Windkessel> = acting.iter().map(|&k| outlets[k]).collect();
         let mut whole = None;
         let flow = match ranks {
             None => Flow::new(mesh, BLOOD, fixed)?,
@@ -149,9 +180,26 @@ impl Artery {
                 Flow::build(part, BLOOD, fixed, Some(share))?
             }
         };
+        let faces: Vec<&[[u32; 3]]> = acting.iter().map(|&k| &parts[k + 1].faces[..]).collect();
+        let flow = flow.with_outlets(&faces)?;
         let last = vec![0.0; flow.pattern().rows()];
         let spec = format!("artery:{n},re={re},dt={dt},steps={steps}");
-        let mut artery = Self { flow, options, inlet, radius, step: 1, last, before: None, spec, whole };
+        let stored = vec![[0.0; 2]; models.len()];
+        let mut artery = Self {
+            flow,
+            options,
+            inlet,
+            radius,
+            flux,
+            parts,
+            models,
+            stored,
+            step: 1,
+            last,
+            before: None,
+            spec,
+            whole,
+        };
         artery.begin()?;
         Ok(artery)
     }
@@ -161,6 +209,12 @@ impl Artery {
             re: spec.positive("re")?,
             dt: spec.positive("dt")?,
             steps: spec.whole("steps", 1..=1_000_000_000)? as usize,
+            inflow: match spec.text("inflow") {
+                "pulse" => None,
+                path => Some(share::made(ranks, InflowCurve::read(path))?),
+            },
+            surfaces: ["inlet", "wall", "outlet"].map(|key| spec.text(key).to_string()),
+            outlets: windkessels(spec)?,
         };
         let mesh = match spec.label.parse::<usize>() {
             Ok(nodes) => mesh(nodes),
@@ -172,7 +226,11 @@ impl Artery {
         };
         let order = spec.text("numbering").parse().map_err(|e| spec.wrong("numbering", &e))?;
         let mesh = share::made(ranks, mesh.and_then(|mesh| mesh.ordered(order)))?;
-        let artery = Self::build(mesh, options, ranks)?;
+        let within = |e: Error| match e {
+            Error::Invalid(message) => Error::invalid(format!("problem artery:{}: {message}", spec.label)),
+            other => other,
+        };
+        let artery = Self::build(mesh, options, ranks).map_err(within)?;
         Ok(Self { spec: spec.full(), ..artery })
     }
 
@@ -183,6 +241,9 @@ impl Artery {
 
     /// Returns the mean speed at the inlet in cm/s at a time in s.
     pub fn speed(&self, t: f64) -> f64 {
+        if let Some(curve) = &self.options.inflow {
+            return curve.at(t) / self.flux;
+        }
         let mean = self.options.re * BLOOD.viscosity / BLOOD.density / (2.0 * self.radius);
         let ramp = (FRAC_PI_2 * (t / RAMP).min(1.0)).sin().powi(2);
         mean * ramp * (1.0 + 0.5 * (2.0 * PI * t / PULSE).sin())
@@ -196,6 +257,14 @@ impl Artery {
     /// Prepares the current step: boundary values and time stepping.
     fn begin(&mut self) -> Result<()> {
         self.flow.begin(self.options.dt, &self.last, self.before.as_deref())?;
+        let (rate, dt) = (self.flow.rate(), self.options.dt);
+        for (k, (model, [last, before])) in self.models.iter().zip(&self.stored).enumerate() {
+            let history = match self.before {
+                Some(_) => (2.0 * last - 0.5 * before) / dt,
+                None => last / dt,
+            };
+            self.flow.set_outlet(k, model.linear(rate, history));
+        }
         let speed = self.speed(self.step as f64 * self.options.dt);
         let given = self.flow.given_mut();
         for (p, profile) in &self.inlet {
@@ -253,6 +322,13 @@ impl NonlinearProblem for Artery {
         if self.step == self.options.steps {
             return Ok(false);
         }
+        // π is what the proximal resistance leaves of the pressure.
+        let n = self.flow.mesh().points().len();
+        let acting = self.flow.outlets().iter().zip(&self.models).zip(&mut self.stored);
+        for (k, ((outlet, model), stored)) in acting.enumerate() {
+            let flow: f64 = outlet.flow(x);
+            *stored = [x[4 * (n + k) + 3] - model.resistance * flow, stored[0]];
+        }
         let mut oldest = self.before.take().unwrap_or_else(|| vec![0.0; x.len()]);
         oldest.copy_from_slice(x);
         self.before = Some(std::mem::replace(&mut self.last, oldest));
@@ -275,17 +351,78 @@ impl NonlinearProblem for Artery {
         Cells::Tetrahedra(self.mesh().tetrahedra().to_vec())
     }
     fn fields(&self, x: &[f64]) -> Vec<(&'static str, Field)> {
-        let nodes = x.as_chunks::<4>().0;
+        // The pressures of outlets follow the nodes.
+        let nodes = &x.as_chunks::<4>().0[..self.mesh().points().len()];
         vec![
             ("velocity", Field::Vector(nodes.iter().map(|x| [x[0], x[1], x[2]]).collect())),
             ("pressure", Field::Scalar(nodes.iter().map(|x| x[3]).collect())),
         ]
+    }
+    /// Returns the flow in through the inlet, the flow out through each outlet in cm³/s, and the mean
+    /// pressure of each outlet in dyn/cm².
+    fn figures(&self, x: &[f64]) -> Vec<(String, f64)> {
+        let (mesh, mut figures) = (self.mesh(), Vec::new());
+        for (k, part) in self.parts.iter().enumerate() {
+            let flow = outflow(mesh, &part.faces, x);
+            let (what, sign) = if k == 0 { ("flow in", -1.0) } else { ("flow out", 1.0) };
+            figures.push((format!("{what} through {}", part.name), sign * flow));
+        }
+        for part in &self.parts[1..] {
+            let (mut sum, mut size) = (0.0, 0.0);
+            for face in &part.faces {
+                let a = area(face.map(|p| mesh.points()[p as usize]));
+                let own = dot(a, a).sqrt();
+                size += own;
+                sum += own * face.iter().map(|&p| x[4 * p as usize + 3] / 3.0).sum::<f64>();
+            }
+            figures.push((format!("mean pressure of {}", part.name), sum / size));
+        }
+        figures
     }
     /// Returns a picture of the speed in the section z = 0.
     fn picture(&self, x: &[f64]) -> Option<Picture> {
         let speed = |i: usize| x[4 * i..4 * i + 3].iter().map(|u| u * u).sum::<f64>().sqrt();
         Some(slice(self.mesh(), (2, 0.0), ("Speed, section z = 0", "cm/s"), ["x, cm", "y, cm"], speed))
     }
+}
+
+/// Returns a model for each of `count` outlets.
+fn models(given: &[Windkessel], count: usize) -> Result<Vec<Windkessel>> {
+    given.iter().try_for_each(Windkessel::check)?;
+    match *given {
+        [] => Ok(vec![Windkessel::default(); count]),
+        [one] => Ok(vec![one; count]),
+        _ if given.len() == count => Ok(given.to_vec()),
+        _ => Err(Error::invalid(format!(
+            "{} models for {count} outlets; give one for each, or one for all",
+            given.len()
+        ))),
+    }
+}
+
+/// Reads the models of outlets: lists of numbers joined by `+`.
+fn windkessels(spec: &Spec) -> Result<Vec<Windkessel>> {
+    let list = |key: &str| -> Result<Vec<f64>> {
+        let numbers = spec.text(key).split('+').map(|word| word.trim().parse().ok());
+        let numbers: Option<Vec<f64>> = numbers.collect();
+        let sound = |all: &Vec<f64>| all.iter().all(|x| x.is_finite() && *x >= 0.0);
+        numbers.filter(sound).ok_or_else(|| spec.bad(key, "numbers of at least 0, joined by +"))
+    };
+    let [resistance, compliance, distal] = [list("resistance")?, list("compliance")?, list("distal")?];
+    let count = resistance.len().max(compliance.len()).max(distal.len());
+    for (key, list) in [("resistance", &resistance), ("compliance", &compliance), ("distal", &distal)] {
+        if list.len() != 1 && list.len() != count {
+            return Err(spec.bad(key, &format!("one number, or {count} as for other keys of outlets")));
+        }
+    }
+    let of = |list: &[f64], k: usize| list[if list.len() == 1 { 0 } else { k }];
+    Ok((0..count)
+        .map(|k| Windkessel {
+            resistance: of(&resistance, k),
+            compliance: of(&compliance, k),
+            distal: of(&distal, k),
+        })
+        .collect())
 }
 
 /// Builds the mesh of the pipe with about `nodes` nodes and the surfaces `inlet`, `wall` and `outlet`.

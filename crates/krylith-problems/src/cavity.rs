@@ -447,13 +447,13 @@ impl NonlinearProblem for Cavity {
 
     /// Returns the extremes on the centre lines, for comparison with Marchi, Suero and Araki (2009) at
     /// 1024 × 1024 cells.
-    fn figures(&self, x: &[f64]) -> Vec<(&'static str, f64)> {
+    fn figures(&self, x: &[f64]) -> Vec<(String, f64)> {
         let least = |line: Vec<f64>| line.into_iter().fold(f64::INFINITY, f64::min);
         let most = |line: Vec<f64>| line.into_iter().fold(f64::NEG_INFINITY, f64::max);
         vec![
-            ("least u on x = 1/2", least(self.vertical(x, 0))),
-            ("least v on y = 1/2", least(self.horizontal(x, 1))),
-            ("largest v on y = 1/2", most(self.horizontal(x, 1))),
+            ("least u on x = 1/2".into(), least(self.vertical(x, 0))),
+            ("least v on y = 1/2".into(), least(self.horizontal(x, 1))),
+            ("largest v on y = 1/2".into(), most(self.horizontal(x, 1))),
         ]
     }
 

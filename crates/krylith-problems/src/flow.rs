@@ -18,6 +18,10 @@
 //! velocity at the end of the last time step, so the Jacobian is the exact derivative. The sum of all
 //! continuity rows is ∫ ∇·u, so inflow and outflow balance.
 //!
+//! An outlet may have a pressure P = R Q + P₀, where Q is the flow through it. P is then an unknown of an
+//! added node, whose other unknowns are zero. The outlet's rows get P ∫ Nᵢ n, and the added row is
+//! (P − P₀)/R − Q = 0. So J stays sparse and exact, although all nodes of the outlet depend on each other.
+//!
 //! Rows of prescribed unknowns are σ (x − x̄), with σ the mean diagonal of the velocity rows, from mass and
 //! viscous terms.
 
@@ -29,6 +33,7 @@ use rayon::prelude::*;
 use std::borrow::Cow;
 
 use crate::gpu::{self, OnGpu, Place};
+use crate::outlets::Outlet;
 use crate::share::{self, Share};
 use crate::tets::{Rows, Shape, TetMesh, dot};
 
@@ -82,6 +87,9 @@ pub struct Flow {
     history: Vec<[f64; 3]>,
     /// τ and τ_c of each tetrahedron.
     weights: Vec<[f64; 2]>,
+    /// Outlets with a pressure; outlet k is node n + k. `places` are the coordinates of all nodes then.
+    outlets: Vec<Outlet>,
+    places: Vec<[f64; 3]>,
     share: Option<Share>,
     place: Place<Self>,
 }
@@ -143,7 +151,59 @@ impl Flow {
         let weights = vec![[0.0; 2]; mesh.tetrahedra().len()];
         let (history, given) = (vec![[0.0; 3]; n], vec![0.0; B * n]);
         let place = Place::host();
-        Ok(Self { mesh, rows, fluid, fixed, given, scale: 1.0, rate: 0.0, history, weights, share, place })
+        let (outlets, places) = (Vec::new(), Vec::new());
+        Ok(Self {
+            mesh,
+            rows,
+            fluid,
+            fixed,
+            given,
+            scale: 1.0,
+            rate: 0.0,
+            history,
+            weights,
+            outlets,
+            places,
+            share,
+            place,
+        })
+    }
+
+    /// Gives outlets a pressure that depends on the flow, with the faces of each.
+    ///
+    /// # Errors
+    /// Returns an error if ranks share the flow.
+    pub(crate) fn with_outlets(mut self, faces: &[&[[u32; 3]]]) -> Result<Self> {
+        if faces.is_empty() {
+            return Ok(self);
+        }
+        if self.share.is_some() {
+            return Err(Error::invalid(
+                "outlets with a resistance need one process; omit mpirun, or leave resistance and distal at 0",
+            ));
+        }
+        self.outlets = faces.iter().map(|faces| Outlet::new(&self.mesh, faces)).collect();
+        let lists: Vec<Vec<u32>> =
+            self.outlets.iter().map(|o| o.nodes.iter().map(|&(p, _)| p).collect()).collect();
+        self.rows = self.rows.with_nodes(&lists)?;
+        self.places = self.mesh.points().to_vec();
+        self.places.extend(self.outlets.iter().map(|o| o.centre));
+        Ok(self)
+    }
+
+    /// Sets R and P₀ of outlet k; R > 0.
+    pub(crate) fn set_outlet(&mut self, k: usize, law: [f64; 2]) {
+        self.outlets[k].law = law;
+    }
+
+    /// Returns the outlets with a pressure.
+    pub(crate) fn outlets(&self) -> &[Outlet] {
+        &self.outlets
+    }
+
+    /// Returns c₀ of the time stepping.
+    pub(crate) fn rate(&self) -> f64 {
+        self.rate
     }
 
     /// Returns the numbers of this rank's nodes and ghosts.
@@ -239,16 +299,10 @@ impl Flow {
         let x = &self.local(x)?[..];
         let own = self.rows.pattern().block_rows();
         // The owner of the first corner adds the face.
-        let through = |face: &[u32; 3]| {
-            if face[0] as usize >= own {
-                return 0.0;
-            }
-            let normal = crate::tets::area(face.map(|p| self.mesh.points()[p as usize]));
-            face.iter().map(|&p| dot(velocity(x, p), normal) / 3.0).sum::<f64>()
-        };
-        let faces = self.mesh.surface(surface)?;
-        let sums: Vec<f64> = faces.par_chunks(CHUNK).map(|c| c.iter().map(through).sum()).collect();
-        Ok(share::summed(self.share.as_ref(), [sums.iter().sum()])?[0])
+        let faces = self.mesh.surface(surface)?.iter().filter(|face| (face[0] as usize) < own);
+        let faces: Vec<[u32; 3]> = faces.copied().collect();
+        let sum = outflow(&self.mesh, &faces, x);
+        Ok(share::summed(self.share.as_ref(), [sum])?[0])
     }
 
     /// Returns the mean over all nodes of c₀ρV/10 + μV|∇N|², summed over the tetrahedra of a node.
@@ -267,6 +321,48 @@ impl Flow {
         let sums: Vec<f64> = chunks.map(|c| c.iter().map(of).sum()).collect();
         let [sum] = share::summed(self.share.as_ref(), [sums.iter().sum()])?;
         Ok(sum / self.share.as_ref().map_or(own, Share::nodes) as f64)
+    }
+
+    /// Returns the rows of added node k.
+    fn outlet_row(&self, x: &[f64], k: usize, row: &mut [f64]) {
+        let (outlet, at) = (&self.outlets[k], B * (self.mesh.points().len() + k));
+        let [resistance, offset] = outlet.law;
+        let flow = outlet.flow(x);
+        (0..3).for_each(|c| row[c] = self.scale * x[at + c]);
+        row[3] = (x[at + 3] - offset) / resistance - flow;
+    }
+
+    /// Adds the pressures of outlets to the rows of their nodes.
+    fn add_outlets(&self, x: &[f64], f: &mut [f64]) {
+        for (k, outlet) in self.outlets.iter().enumerate() {
+            let pressure = x[B * (self.mesh.points().len() + k) + 3];
+            for &(p, n) in &outlet.nodes {
+                for c in (0..3).filter(|&c| !self.fixed[p as usize][c]) {
+                    f[B * p as usize + c] += pressure * n[c];
+                }
+            }
+        }
+    }
+
+    /// Adds the derivatives of both.
+    fn add_outlet_derivatives(&self, values: &mut [f64]) {
+        for (k, outlet) in self.outlets.iter().enumerate() {
+            let own = self.mesh.points().len() + k;
+            let begin = |i: usize| self.rows.pattern().row_ptr()[i];
+            for (column, &(p, n)) in outlet.nodes.iter().enumerate() {
+                let at = begin(p as usize) + self.rows.place(p as usize, own as u32);
+                let there = BB * (begin(own) + column);
+                for c in 0..3 {
+                    if !self.fixed[p as usize][c] {
+                        values[BB * at + B * c + 3] = n[c];
+                    }
+                    values[there + 12 + c] = -n[c];
+                }
+            }
+            let diagonal = BB * (begin(own) + outlet.nodes.len());
+            (0..3).for_each(|c| values[diagonal + c * (B + 1)] = self.scale);
+            values[diagonal + 15] = 1.0 / outlet.law[0];
+        }
     }
 
     #[inline]
@@ -361,6 +457,16 @@ impl Flow {
     }
 }
 
+/// Returns the flow out of the body through faces.
+pub(crate) fn outflow(mesh: &TetMesh, faces: &[[u32; 3]], x: &[f64]) -> f64 {
+    let through = |face: &[u32; 3]| {
+        let normal = crate::tets::area(face.map(|p| mesh.points()[p as usize]));
+        face.iter().map(|&p| dot(velocity(x, p), normal) / 3.0).sum::<f64>()
+    };
+    let sums: Vec<f64> = faces.par_chunks(CHUNK).map(|c| c.iter().map(through).sum()).collect();
+    sums.iter().sum()
+}
+
 /// Returns the velocity of node `p`.
 #[inline]
 fn velocity(x: &[f64], p: u32) -> [f64; 3] {
@@ -390,7 +496,12 @@ impl NonlinearSystem for Flow {
         self.rows.check("unknowns", x.len())?;
         self.rows.check("a residual", f.len())?;
         let x = self.local(x)?;
-        self.rows.residual(f, |i, row| self.residual_row(&x, i, row));
+        let n = self.mesh.points().len();
+        self.rows.residual(f, |i, row| match i.checked_sub(n) {
+            None => self.residual_row(&x, i, row),
+            Some(k) => self.outlet_row(&x, k, row),
+        });
+        self.add_outlets(&x, f);
         Ok(())
     }
 
@@ -398,12 +509,19 @@ impl NonlinearSystem for Flow {
         self.rows.check("unknowns", x.len())?;
         self.rows.check_values(values.len())?;
         let x = self.local(x)?;
-        self.rows.jacobian(values, |i, row| self.jacobian_row(&x, i, row));
+        let n = self.mesh.points().len();
+        self.rows.jacobian(values, |i, row| {
+            if i < n {
+                self.jacobian_row(&x, i, row);
+            }
+        });
+        self.add_outlet_derivatives(values);
         Ok(())
     }
 
     fn solves_on(&mut self, gpu: Option<usize>) -> Result<bool> {
-        gpu::select(self, gpu)
+        // The kernels know no outlets with a pressure.
+        gpu::select(self, gpu.filter(|_| self.outlets.is_empty()))
     }
 
     fn residual_in_own_memory(&mut self, x: Numbers<'_>) -> Result<Numbers<'_>> {
@@ -415,7 +533,10 @@ impl NonlinearSystem for Flow {
     }
 
     fn coordinates(&self) -> Option<&[[f64; 3]]> {
-        Some(&self.mesh.points()[..self.rows.pattern().block_rows()])
+        match self.places.is_empty() {
+            true => Some(&self.mesh.points()[..self.rows.pattern().block_rows()]),
+            false => Some(&self.places),
+        }
     }
 
     fn problem(&self) -> Result<Problem<'_>> {

@@ -67,6 +67,7 @@ mod mesh;
 pub mod multiphase;
 mod noise;
 pub mod nonlinear;
+mod outlets;
 mod picture;
 mod radiation;
 mod random;

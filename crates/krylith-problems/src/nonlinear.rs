@@ -83,7 +83,7 @@ pub trait NonlinearProblem: NonlinearSystem {
         names.iter().enumerate().map(|(c, name)| (*name, Field::Scalar(of(c)))).collect()
     }
     /// Returns named scalars computed from x, for comparison with published solutions; none by default.
-    fn figures(&self, _x: &[f64]) -> Vec<(&'static str, f64)> {
+    fn figures(&self, _x: &[f64]) -> Vec<(String, f64)> {
         Vec::new()
     }
     /// Returns a picture of x, if the problem has one.
@@ -189,12 +189,29 @@ static CATALOGUE: [Problem; 3] = [
         size: "N|FILE",
         help: "blood in a bent artery with a stenosis, stabilised P1-P1 tetrahedra, BDF2 steps, pulsatile \
                inflow: 4 unknowns a node; the mesh has N nodes within a few per cent, or is a FILE of Gmsh (.msh, \
-               2.x or 4.1) or VTK (.vtu), in cm, with surfaces inlet, wall and outlet",
+               2.x or 4.1) or VTK (.vtu), in cm, with named surfaces",
         example: "artery:5000,re=300,steps=3",
         keys: &[
             key("re", "300", "", "Reynolds number based on mean velocity and diameter"),
             key("dt", "0.005", "s", "step length"),
             key("steps", "3", "", "time steps"),
+            key(
+                "inflow",
+                "pulse",
+                "file",
+                "lines of a time in s and a flow in cm^3/s, which repeat, instead of a pulse of Reynolds number re",
+            ),
+            key("inlet", "inlet*", "names", "surfaces of the inflow; names joined by +, which may end in *"),
+            key("wall", "wall*", "names", "surfaces where the fluid is at rest"),
+            key("outlet", "outlet*", "names", "surfaces of the outflow, each an outlet of its own"),
+            key(
+                "resistance",
+                "0",
+                "dyn s/cm^5",
+                "R of each outlet, joined by +, or one for all: pressure p = R Q, with the flow Q",
+            ),
+            key("compliance", "0", "cm^5/dyn", "C of each outlet, of a Windkessel model with distal"),
+            key("distal", "0", "dyn s/cm^5", "D of each outlet: p = R Q + w and C dw/dt = Q - w/D"),
             key("numbering", "file", "name", NUMBERING),
         ],
     },

@@ -50,7 +50,7 @@ pub struct Finished {
     /// The outcome of the last run.
     pub outcome: NewtonOutcome,
     /// Numbers computed from the last x, to compare with published solutions.
-    pub figures: Vec<(&'static str, f64)>,
+    pub figures: Vec<(String, f64)>,
     /// The last linear solve; `None` if there was no step.
     pub linear: Option<Solution>,
     /// Seconds spent on generating the problem.

@@ -138,6 +138,31 @@ impl Rows {
         Ok(Self { pattern, places, begin })
     }
 
+    /// Adds a node for each of `lists`, coupled with the nodes of its ascending list and with itself. Added
+    /// nodes come after those of the mesh, which must all be own.
+    pub fn with_nodes(mut self, lists: &[Vec<u32>]) -> Result<Self> {
+        let (n, old) = (self.pattern.block_rows(), &self.pattern);
+        let mut added: std::collections::HashMap<u32, Vec<u32>> = Default::default();
+        for (k, list) in lists.iter().enumerate() {
+            list.iter().for_each(|&p| added.entry(p).or_default().push((n + k) as u32));
+        }
+        let (mut row_ptr, mut col) = (vec![0], Vec::with_capacity(old.col().len()));
+        for i in 0..n {
+            col.extend_from_slice(&old.col()[old.row_ptr()[i]..old.row_ptr()[i + 1]]);
+            col.extend(added.get(&(i as u32)).into_iter().flatten());
+            row_ptr.push(col.len());
+        }
+        for (k, list) in lists.iter().enumerate() {
+            col.extend_from_slice(list);
+            col.push((n + k) as u32);
+            row_ptr.push(col.len());
+        }
+        let (block, all) = (old.block(), n + lists.len());
+        let values = vec![0.0; col.len() * block * block];
+        self.pattern = Bsr::new(block, all, all, row_ptr, col, values)?;
+        Ok(self)
+    }
+
     /// Returns the start of each own node's list of tetrahedra, these lists, and the positions of corners in
     /// the row for each entry of the lists.
     #[cfg(feature = "cuda")]

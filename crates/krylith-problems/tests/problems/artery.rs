@@ -8,7 +8,7 @@ use krylith_problems::nonlinear::{NonlinearProblem, by_text, catalogue};
 
 #[test]
 fn what_flows_in_flows_out() {
-    let options = ArteryOptions { re: 300.0, dt: 0.01, steps: 3 };
+    let options = ArteryOptions { dt: 0.01, ..ArteryOptions::default() };
     let mut artery = Artery::new(mesh(700).unwrap(), options).unwrap();
     let mut x = artery.initial();
     for step in 1..=3 {
@@ -31,7 +31,7 @@ fn what_flows_in_flows_out() {
 
 #[test]
 fn the_jacobian_is_the_derivative() {
-    let options = ArteryOptions { re: 300.0, dt: 0.01, steps: 2 };
+    let options = ArteryOptions { dt: 0.01, steps: 2, ..ArteryOptions::default() };
     let mut artery = Artery::new(mesh(400).unwrap(), options).unwrap();
     let n = artery.initial().len();
     let mut last: Vec<f64> = noise(n, 3).iter().map(|x| 20.0 * x).collect();
@@ -116,7 +116,7 @@ fn threads_change_nothing() {
     let results = [1, 3].map(|threads| {
         let pool = pool_of(threads);
         pool.install(|| {
-            let options = ArteryOptions { re: 300.0, dt: 0.01, steps: 2 };
+            let options = ArteryOptions { dt: 0.01, steps: 2, ..ArteryOptions::default() };
             let mut artery = Artery::new(mesh(3000).unwrap(), options).unwrap();
             let x: Vec<f64> = noise(artery.initial().len(), 1);
             let (mut f, mut values) = (vec![f64::NAN; x.len()], vec![f64::NAN; artery.pattern().stored()]);

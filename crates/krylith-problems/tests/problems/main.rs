@@ -15,6 +15,7 @@ mod mesh_files;
 mod multiphase;
 mod multiphase_steps;
 mod orthogonality;
+mod outlets;
 mod shares;
 mod solid;
 mod space_order;
