@@ -25,13 +25,14 @@ const OF_DUCT: [&str; 1] = ["length"];
 /// use krylith::Solver;
 /// use krylith_problems::StokesProblem;
 /// let mut flow = StokesProblem::by_text("stokes:4x4x4,tau=0.25")?;
-/// let mut solver = Solver::new(flow.system(), &"device=cpu".parse()?)?;
-/// let mut u = vec![0.0; 4 * flow.domain().nodes()]; // at rest
+/// let (system, steps, domain) = flow.parts();
+/// let mut solver = Solver::new(system, &"device=cpu".parse()?)?;
+/// let mut u = vec![0.0; 4 * domain.nodes()]; // at rest
 /// let (mut rhs, mut k) = (vec![0.0; 2 * u.len()], vec![0.0; 2 * u.len()]);
 /// for n in 0..4 {
-///     flow.steps().rhs_into(n as f64 * 0.25, &u, &mut rhs)?;
+///     steps.rhs_into(n as f64 * 0.25, &u, &mut rhs)?;
 ///     assert!(solver.solve(&rhs, &mut k)?.converged());
-///     flow.steps().advance(&k, &mut u)?;
+///     steps.advance(&k, &mut u)?;
 /// }
 /// // At t = ramp = 1 the inflow peaks: 16 y (1 − y) z (1 − z), here at y = z = 1/3.
 /// assert!((u[4 * 20] - 16.0 * (2.0f64 / 9.0).powi(2)).abs() < 1e-3);
