@@ -1,8 +1,8 @@
 //! Breadth-first searches in graphs.
 
-/// Returns the reverse Cuthill–McKee order of a graph (George and Liu 1981): order[k] is the node that comes
-/// k-th. In each connected component a breadth-first search starts far from the other nodes and visits
-/// neighbours by degree. Then the order is reversed.
+/// Returns the reverse Cuthill–McKee order of a graph (George and Liu 1981): the nodes, first to last. In each
+/// connected component a breadth-first search starts far from the other nodes and visits neighbours by
+/// degree. Then the order is reversed.
 ///
 /// Node i has the neighbours `neighbours[ptr[i]..ptr[i + 1]]`, itself excluded, which are sorted by degree. A
 /// neighbour may be listed twice.
