@@ -14,6 +14,9 @@ const HEAD: &str = "krylith steps 1";
 pub struct Checkpoint {
     /// The system, without scheme and step length.
     pub system: String,
+    /// Method and preconditioner of the last step, as options. With `auto` they may change after some steps,
+    /// and a resumed run does not begin again with the first.
+    pub solver: String,
     /// Number of steps done.
     pub step: usize,
     /// The time after them.
@@ -30,10 +33,13 @@ impl Checkpoint {
     /// # Errors
     /// The file system reports an error.
     pub fn write(&self, target: Target) -> krylith_core::Result<()> {
-        let Self { system, step, time, u, k } = self;
+        let Self { system, solver, step, time, u, k } = self;
         target.write(|out| {
             let (n, m) = (u.len(), k.len());
-            writeln!(out, "{HEAD}\nsystem={system}\nstep={step}\ntime={time:?}\nu={n}\nk={m}\n")?;
+            writeln!(
+                out,
+                "{HEAD}\nsystem={system}\nsolver={solver}\nstep={step}\ntime={time:?}\nu={n}\nk={m}\n"
+            )?;
             u.iter().chain(k).try_for_each(|v| out.write_all(&v.to_le_bytes()))
         })
     }
@@ -66,6 +72,7 @@ impl Checkpoint {
             text.parse::<usize>().map_err(|_| format!("`{key}={text}` is not a whole number"))
         };
         let system = value("system")?.to_string();
+        let solver = value("solver")?.to_string();
         let step = number("step", value("step")?)?;
         let time = value("time")?.parse::<f64>().ok().filter(|t| t.is_finite());
         let time = time.ok_or("its time is not a number")?;
@@ -79,7 +86,7 @@ impl Checkpoint {
             return Err(format!("its number {at} is {}", u[at]));
         }
         let k = u.split_off(n);
-        Ok(Self { system, step, time, u, k })
+        Ok(Self { system, solver, step, time, u, k })
     }
 }
 
@@ -92,7 +99,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("c.steps");
         let (u, k) = (vec![0.1, -2e-300], vec![1.0 / 3.0; 4]);
-        let own = Checkpoint { system: "stokes:…".into(), step: 7, time: 0.1 + 0.2, u, k };
+        let solver = "precond=lu".to_string();
+        let own = Checkpoint { system: "stokes:…".into(), solver, step: 7, time: 0.1 + 0.2, u, k };
         own.write(Target::new("--checkpoint", &path).unwrap()).unwrap();
         let bytes = std::fs::read(&path).unwrap();
         assert_eq!(Checkpoint::parse(&bytes).unwrap(), own);

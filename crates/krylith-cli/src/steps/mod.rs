@@ -47,6 +47,7 @@ pub fn steps(args: StepsArgs) -> Result<u8> {
         path.iter().try_for_each(|path| system.check_drawn(option, path))?;
     }
     let mut state = first(&args, &system)?;
+    let options = resumed(&args.flags.0, &state, options);
     let load = loading.elapsed().as_secs_f64();
     let done = march(&args, &options, &mut system, &mut state)?;
     Ok(conclude(&args, &options, &system, &state, done, load))
@@ -74,7 +75,8 @@ fn first(args: &StepsArgs, system: &System) -> Result<Checkpoint> {
             Some(path) => vector("the state", path, rows)?,
             None => vec![0.0; rows],
         };
-        return Ok(Checkpoint { system: kept, step: 0, time: 0.0, u, k: vec![0.0; unknowns] });
+        let (solver, k) = (String::new(), vec![0.0; unknowns]);
+        return Ok(Checkpoint { system: kept, solver, step: 0, time: 0.0, u, k });
     };
     let mut state = Checkpoint::read(path)?;
     let wrong = |message: String| Err(Failure::usage(format!("--resume {}: {message}", name(path))));
@@ -93,6 +95,20 @@ fn first(args: &StepsArgs, system: &System) -> Result<Checkpoint> {
         state.k = vec![0.0; unknowns];
     }
     Ok(state)
+}
+
+/// Returns the options of the solves: with `auto`, method and preconditioner of the checkpoint.
+fn resumed(given: &Options, state: &Checkpoint, options: Options) -> Options {
+    let kept = state.solver.parse::<Options>().ok();
+    let kept = kept.filter(|_| given.method.is_none() && given.precond.is_none());
+    kept.and_then(|kept| crate::options::settle(given, &kept, "").ok()).unwrap_or(options)
+}
+
+/// Returns method and preconditioner of a solve as options, for a checkpoint.
+fn solver_of(solution: &Solution) -> String {
+    let method = Options::one("method", &solution.method.to_string()).unwrap_or_default();
+    let precond = Options::one("precond", &solution.precond.name).unwrap_or_default();
+    method.and(&precond).to_string()
 }
 
 /// Does the steps that are left, and writes outputs.
@@ -129,6 +145,7 @@ fn march(args: &StepsArgs, options: &Options, system: &mut System, state: &mut C
             break;
         }
         stepping.advance(&state.k, &mut state.u)?;
+        state.solver = solver_of(&solution);
         state.step += 1;
         state.time += tau;
         done.steps += 1;
