@@ -1,7 +1,7 @@
 //! Breadth-first searches in graphs.
 
-/// Returns the reverse Cuthill–McKee order of a graph (George and Liu 1981): the nodes, first to last. In each
-/// connected component a breadth-first search starts far from the other nodes and visits neighbours by
+/// Returns the reverse Cuthill–McKee order of a graph (George and Liu 1981): the nodes, first to last. In
+/// each connected component a breadth-first search starts far from the other nodes and visits neighbours by
 /// degree. Then the order is reversed.
 ///
 /// Node i has the neighbours `neighbours[ptr[i]..ptr[i + 1]]`, itself excluded, which are sorted by degree. A
