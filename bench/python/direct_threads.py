@@ -1,4 +1,4 @@
-"""Direct factors on several threads beside MUMPS: seconds of wall clock, best of three runs.
+"""Direct factors on several threads beside MUMPS: seconds of wall clock, best of RUNS (three) runs.
 
     python3 bench/python/direct_threads.py DIRECT MUMPS OUT.json [THREADS …]
 
@@ -18,7 +18,7 @@ import tempfile
 import scipy.sparse as sp
 from direct import laplace, marker_and_cell, matrices, write
 
-RUNS = 3
+RUNS = int(os.environ.get("RUNS", "3"))
 
 
 def systems():
