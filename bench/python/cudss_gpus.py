@@ -88,7 +88,11 @@ def main():
         for way, run in ways.items():
             try:
                 row[way] = r = run()
-                parts = [f"{key} {r[key]:.3g}" for key in ("analysis", "factors", "first", "new_values", "solve", "residual") if key in r]
+                parts = [
+                    f"{key} {r[key]:.3g}"
+                    for key in ("analysis", "factors", "first", "new_values", "solve", "residual")
+                    if key in r
+                ]
                 print(f"{name}, {way}: " + ", ".join(parts), [round(m) for m in r["megabytes"]], flush=True)
             except Exception as e:  # noqa: BLE001 - a failure is a result
                 row[way] = {"error": str(e)}

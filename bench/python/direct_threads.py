@@ -41,7 +41,11 @@ def run(command, threads):
 
 def best(runs):
     failed = [r for r in runs if "error" in r]
-    return failed[0] if failed else {k: v if isinstance(v, str) else min(r[k] for r in runs) for k, v in runs[0].items()}
+    return (
+        failed[0]
+        if failed
+        else {k: v if isinstance(v, str) else min(r[k] for r in runs) for k, v in runs[0].items()}
+    )
 
 
 def line(way, r):

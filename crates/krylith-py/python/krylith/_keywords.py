@@ -91,6 +91,7 @@ class RasKeys(TypedDict, total=False):
 
     overlap: int
     parts: int
+    sub: Literal["ilu", "lu"]
     fill: int
     order: Literal["natural", "rcm"]
     factor: Literal["random", "exact"]
@@ -125,4 +126,5 @@ class LuKeys(TypedDict, total=False):
     """Keys of `lu`."""
 
     most: int
-    over: Literal["auto", "mumps", "one"]
+    over: Literal["auto", "mumps", "one", "gpus"]
+    on: Literal["auto", "device", "host"]
