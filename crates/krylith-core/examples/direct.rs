@@ -1,9 +1,9 @@
 //! Times direct factors of a matrix: `direct FILE [THREADS]`. `bench/python/direct.py` writes the file: the
 //! numbers of rows and entries as u64, row pointers as u64, columns as u32, values as f64, all little-endian.
 //!
-//! It prints processor seconds of all threads (0 where /proc is missing) and seconds of wall clock of the first
-//! factors, of factors of new values and of a solve, the numbers in the factors, the relative residual of a solve and the largest
-//! resident memory in bytes.
+//! It prints processor seconds of all threads (0 where /proc is missing) and seconds of wall clock of the
+//! first factors, of factors of new values and of a solve, the numbers in the factors, the relative residual
+//! of a solve and the largest resident memory in bytes.
 
 #[cfg(feature = "lu")]
 mod process;

@@ -103,13 +103,13 @@ options! {
          `ildu` computes incomplete factors of subdomains (fill=K, rows=N, cut=NAME, shift=S). \
          `stage` computes such factors for each stage of a Kronecker system, with the same keys; \
          `stage(P)` uses the preconditioner P. `ras` is restricted additive Schwarz (overlap=D, \
-         parts=N, fill=K, order=natural|rcm, factor=random|exact, eta=N, \
+         parts=N, sub=ilu|lu, fill=K, order=natural|rcm, factor=random|exact, eta=N, \
          solve=auto|random|jacobi|exact, gamma=N, fdp=N, deterministic). `amg` is algebraic \
          multigrid (cycle=v|w|k, coarsen=classical|aggregation|smoothed|air|air1, strength=T, truncate=N, \
          aggressive=N, filter=T, relax=N, \
          border=auto|global|local, smoother=jacobi|chebyshev|ildu|ffc, sweeps=N, degree=N, coarsest=N, levels=N, \
          precision=f64|f32, compute=f64|f32). `coarse` is `amg` without smoothing on the finest level. `lu` computes complete \
-         factors (most=N, over=auto|mumps|one). `none` is the identity. `P+Q` adds two preconditioners. `P then Q` applies Q to \
+         factors (most=N, over=auto|mumps|one|gpus, on=auto|device|host). `none` is the identity. `P+Q` adds two preconditioners. `P then Q` applies Q to \
          the residual that P leaves. `symmetric(P then Q)` applies P once more at the end, as `cg` needs. \
          `split(u: P, p: Q; schur=upper, S=NAME)` gives each field its own preconditioner. `cpr(p: P)` \
          corrects only the field p. `aux(NAME: P; R=NAME)` corrects in the range of the matrix NAME. `vanka` solves \

@@ -332,7 +332,6 @@ impl<'a> Solver<'a> {
         let options = Arc::new(options.settled()?);
         let stop = options.stop_of(problem.unknowns());
         let _ = profile::take(); // discard the times of a failed set-up
-        crate::comm::free_released(&*problem.comm)?;
         let mut workers = WorkerGroup::new(&problem, &options, waiting)?;
         let (problem, dropped) = workers.first(|| recognise::prepared(problem, &options))?;
         let trial = device::trial(&problem, &options);

@@ -5,7 +5,7 @@ use super::attempt::Engine;
 use super::device::{self, Choice};
 use super::parts::Parts;
 use super::queue::{self, Hold, Queue};
-use crate::comm::Communicator;
+use crate::comm::{Communicator, free_released};
 use crate::device::workers::{Waiting, Workers};
 use crate::interrupt::{self, Limits};
 use crate::options::Options;
@@ -44,6 +44,7 @@ pub(super) struct WorkerGroup {
 impl WorkerGroup {
     /// Starts the threads that a host device would use. They have no state yet. Collective.
     pub fn new(problem: &Problem, options: &Options, waiting: Option<Waiting>) -> Result<Self> {
+        free_released(&*problem.comm)?;
         let mut workers = device::first_workers(problem, options)?;
         workers.waiting = waiting;
         let (queues, team, errors) = (Vec::new(), Vec::new(), Vec::new());

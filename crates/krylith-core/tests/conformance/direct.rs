@@ -248,8 +248,8 @@ fn factors_are_spread(device: &str) {
     }
 }
 
-/// Restricted Schwarz with direct factors: in one subdomain it is A⁻¹, in several it beats incomplete factors,
-/// and without overlap it is symmetric, so that CG takes it.
+/// Restricted Schwarz with direct factors: in one subdomain it is A⁻¹, in several it beats incomplete
+/// factors, and without overlap it is symmetric, so that CG takes it.
 fn subdomains_have_direct_factors(device: &str) {
     let mut rng = Random(34);
     let convection = grid(22, -0.2, -1.8, |_| 6.2);

@@ -138,8 +138,8 @@ fn on_first<S: SolverSpace>(
     }
 }
 
-/// Factorises all subdomains of this rank, which are the diagonal blocks of one matrix: on the GPU if it has a
-/// library for that, or on the host, also if the result must be the same in every run.
+/// Factorises all subdomains of this rank, which are the diagonal blocks of one matrix: on the GPU if it has
+/// a library for that, else on the host, also if the result must be the same in every run.
 pub(super) fn of_subdomains<S: SolverSpace>(
     space: &S,
     matrix: &Terms<'static>,

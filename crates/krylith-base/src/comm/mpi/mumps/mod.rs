@@ -419,7 +419,8 @@ impl Mumps {
 }
 
 impl Mumps {
-    /// Frees the factors. After the end of MPI, or on ranks that have lost another one, they stay. Collective.
+    /// Frees the factors. After the end of MPI, or on ranks that have lost another one, they stay.
+    /// Collective.
     fn free(mut self) {
         let _ = self.raw(-2); // nothing is left to do after an error
         self.version.clear(); // so that nothing is released
