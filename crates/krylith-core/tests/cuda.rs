@@ -6,7 +6,9 @@ mod conformance;
 mod gpus;
 
 use conformance::{BICGSTABS, bicgstab_with, solve_with};
-use conformance::{cpr, csr, direct, fields, fields_ranks, minres, near_null, singular, solver, stages};
+use conformance::{
+    boundary, cpr, csr, direct, fields, fields_ranks, minres, near_null, singular, solver, stages,
+};
 use conformance::{lender::Application, memory::Lender};
 use conformance::{transposed, vanka};
 use gpus::*;
@@ -46,6 +48,12 @@ fn main() {
             test(stringify!($($path)::+), conformance::$($path)::+, false)
         };
     }
+    macro_rules! several {
+        ($check:path) => {
+            test(stringify!($check), |_| on_gpus($check), false)
+        };
+    }
+
     macro_rules! first {
         ($module:ident::$name:ident) => {
             test(concat!(stringify!($module), "::", stringify!($name)), |_| $module::$name("cuda:0"), false)
@@ -113,7 +121,8 @@ fn main() {
         first!(minres::minres_takes_diagonal_splits),
         first!(minres::minres_chooses_a_definite_preconditioner),
         device!(batch_gpu::batches_match_the_host),
-        test("direct::all", |_| on_gpus(direct::all), false),
+        several!(direct::all),
+        several!(boundary::rows_of_the_identity_do_not_stop_multigrid),
         device!(functions::functions_give_what_matrices_give),
         device!(functions::functions_replace_preconditioners),
         device!(functions::functions_that_fail_are_told),
@@ -186,57 +195,17 @@ fn main() {
         each!(compose::stages_are_refreshed),
         each!(compose::stages_precondition),
         test("a_solve_is_bitwise_repeatable", a_solve_is_bitwise_repeatable, false),
-        test(
-            "new_values_are_those_of_a_new_solver",
-            |_| on_gpus(solver::new_values_are_those_of_a_new_solver),
-            false,
-        ),
-        test(
-            "new_values_of_a_sum_come_as_it_was_given",
-            |_| on_gpus(solver::new_values_of_a_sum_come_as_it_was_given),
-            false,
-        ),
-        test(
-            "a_thousand_solves_of_two_solvers",
-            |_| on_gpus(solver::a_thousand_solves_of_two_solvers_at_once),
-            false,
-        ),
-        test(
-            "systems_without_a_solution_are_named_first",
-            |_| on_gpus(solver::systems_without_a_solution_are_named_first),
-            false,
-        ),
+        several!(solver::new_values_are_those_of_a_new_solver),
+        several!(solver::new_values_of_a_sum_come_as_it_was_given),
+        several!(solver::a_thousand_solves_of_two_solvers_at_once),
+        several!(solver::systems_without_a_solution_are_named_first),
         first!(singular::a_part_that_nothing_holds_is_found_after_an_attempt),
-        test(
-            "null_vectors_leave_the_least_squares_answer",
-            |_| on_gpus(singular::null_vectors_leave_the_least_squares_answer),
-            false,
-        ),
-        test(
-            "unknowns_of_empty_columns_keep_their_value",
-            |_| on_gpus(singular::unknowns_of_empty_columns_keep_their_value),
-            false,
-        ),
-        test(
-            "converged_is_said_of_the_x_that_comes_back",
-            |_| on_gpus(singular::converged_is_said_of_the_x_that_comes_back),
-            false,
-        ),
-        test(
-            "any_first_guess_gives_a_finite_x",
-            |_| on_gpus(singular::any_first_guess_gives_a_finite_x),
-            false,
-        ),
-        test(
-            "null_vectors_do_not_hide_the_limit_of_rounding",
-            |_| on_gpus(singular::null_vectors_do_not_hide_the_limit_of_rounding),
-            false,
-        ),
-        test(
-            "products_and_preconditioners_stand_by_themselves",
-            |_| on_gpus(solver::products_and_preconditioners_stand_by_themselves),
-            false,
-        ),
+        several!(singular::null_vectors_leave_the_least_squares_answer),
+        several!(singular::unknowns_of_empty_columns_keep_their_value),
+        several!(singular::converged_is_said_of_the_x_that_comes_back),
+        several!(singular::any_first_guess_gives_a_finite_x),
+        several!(singular::null_vectors_do_not_hide_the_limit_of_rounding),
+        several!(solver::products_and_preconditioners_stand_by_themselves),
         first!(fields::splits_match_dense_algebra),
         first!(fields::schur_complements_match_dense_algebra),
         first!(fields::matrices_are_renewed),
@@ -253,22 +222,10 @@ fn main() {
         test("fields_ranks::devices_split_as_one", |_| on_gpus(fields_ranks::devices_split_as_one), false),
         first!(cpr::wrong_names_are_told),
         test("no_attempt_makes_things_worse", |_| on_gpus(solver::no_attempt_makes_things_worse), false),
-        test(
-            "the_limit_of_iterations_decides_nothing",
-            |_| on_gpus(solver::the_limit_of_iterations_decides_nothing),
-            false,
-        ),
+        several!(solver::the_limit_of_iterations_decides_nothing),
         test("values_may_break_a_structure", |_| on_gpus(solver::values_may_break_a_structure), false),
-        test(
-            "auto_takes_cg_where_it_can",
-            |_| on_gpus(solver::auto_takes_cg_where_it_can_and_says_so),
-            false,
-        ),
-        test(
-            "many_solves_repay_a_stronger_preconditioner",
-            |_| on_gpus(solver::many_solves_repay_a_stronger_preconditioner),
-            false,
-        ),
+        several!(solver::auto_takes_cg_where_it_can_and_says_so),
+        several!(solver::many_solves_repay_a_stronger_preconditioner),
         test("gpus_solve_as_one_by_peer_stores", |_| gpus_solve_as_one(Transport::Peers), false),
         test("gpus_solve_as_one_through_nccl", |_| gpus_solve_as_one(Transport::Nccl), false),
         test("updates_reach_all_gpus", |_| updates_reach_all_gpus(), false),

@@ -9,6 +9,7 @@ pub mod assemble;
 #[cfg(all(feature = "cuda", feature = "lu"))]
 pub mod batch_gpu;
 pub mod block_tiles;
+pub mod boundary;
 pub mod cbcg;
 pub mod coarse;
 pub mod coarsening;

@@ -1,5 +1,6 @@
 //! Whole solves on the CPU and on ranks: choices, limits, refusals.
 
+use crate::conformance::boundary;
 use crate::conformance::solver::{self, laplace, residual};
 use krylith_core::comm::{Communicator, Team};
 use krylith_core::matrix::{Bsr, Csr, Dense, KroneckerSum};
@@ -27,6 +28,11 @@ fn a_thousand_solves_of_two_solvers_at_once() {
 #[test]
 fn new_values_of_a_sum_come_as_it_was_given() {
     solver::new_values_of_a_sum_come_as_it_was_given(DEVICE);
+}
+
+#[test]
+fn rows_of_the_identity_do_not_stop_multigrid() {
+    boundary::rows_of_the_identity_do_not_stop_multigrid(DEVICE);
 }
 
 #[test]
