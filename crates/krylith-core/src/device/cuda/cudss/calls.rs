@@ -18,6 +18,7 @@ pub(super) mod config {
     pub const MATCHING: i32 = 3;
     pub const SOLVE_MODE: i32 = 4;
     pub const HYBRID_MEMORY: i32 = 11;
+    pub const HYBRID_LIMIT: i32 = 12;
     pub const HOST_THREADS: i32 = 14;
     pub const LEVELS: i32 = 17;
     pub const BATCH: i32 = 18;
@@ -125,6 +126,15 @@ impl Calls {
         // SAFETY: reads one integer.
         unsafe {
             (self.library.config_set)(self.config, parameter, (&raw const value).cast(), size_of::<c_int>());
+        }
+    }
+
+    /// Sets a number of bytes.
+    pub fn set_bytes(&self, parameter: i32, bytes: u64) {
+        let value = bytes as i64;
+        // SAFETY: reads one integer.
+        unsafe {
+            (self.library.config_set)(self.config, parameter, (&raw const value).cast(), size_of::<i64>());
         }
     }
 

@@ -194,6 +194,8 @@ impl CudssFactors {
             }
             self.hybrid = true;
             self.calls.set(config::HYBRID_MEMORY, 1);
+            // By itself the library counts on the whole memory of the GPU.
+            self.calls.set_bytes(config::HYBRID_LIMIT, free as u64);
             return self.analyze(request, false);
         }
         Ok(Ok(true))
