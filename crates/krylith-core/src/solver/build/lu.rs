@@ -82,7 +82,8 @@ fn over_gpus<S: SolverSpace>(space: &S, terms: &Terms, spec: LuSpec) -> Result<O
     let comm = space.comm();
     let wanted = spec.on == LuOn::Device || spec.over == LuOver::Gpus;
     if spec.over == LuOver::Mumps || spec.on == LuOn::Host {
-        let refused = Error::invalid("lu:over=gpus contradicts on=host; leave one of them out");
+        let refused =
+            Error::invalid("lu:over=gpus contradicts on=host and deterministic results; leave it out");
         return if spec.over == LuOver::Gpus { Err(refused) } else { Ok(None) };
     }
     let mut unknowns = [terms.rows() as f64, f64::from(u8::from(!space.is_gpu()))];

@@ -1,7 +1,7 @@
 //! Estimates of the memory that preconditioners need.
 
 use crate::operator::Terms;
-use crate::precond::{PrecondSpec, TileFactor};
+use crate::precond::{PrecondSpec, RasSub, TileFactor};
 use crate::space::Precision;
 
 impl PrecondSpec {
@@ -12,7 +12,7 @@ impl PrecondSpec {
         let both =
             |parts: &[PrecondSpec; 2]| parts.iter().map(|part| part.memory(terms, precision)).sum::<u64>();
         match self {
-            // Direct factors are on the host, and their memory is checked after the analysis.
+            // The memory of direct factors is checked after the analysis.
             PrecondSpec::None | PrecondSpec::Lu(_) => 0,
             // The blocks exist twice: in f64 for updates, and in the precision of the device.
             PrecondSpec::Auto | PrecondSpec::Jacobi { .. } => n * order * (8 + width),
@@ -35,6 +35,7 @@ impl PrecondSpec {
                 of.memory(terms, precision) + terms.stages() as u64 * stored * 24 + 32 * n
             }
             // Count the subdomain matrices, L and U, and the L and U of the previous sweep.
+            PrecondSpec::Ras(ras) if ras.sub == RasSub::Lu => 0,
             PrecondSpec::Ras(ras) => {
                 let blocks =
                     terms.terms.iter().map(|t| t.1.blocks() as u64).sum::<u64>() * (1 + ras.fill as u64);
