@@ -28,6 +28,15 @@ pub struct Failure {
     pub agreed: bool,
 }
 
+/// Returns the exit code of a command whose outcome has `code`, and some of whose outputs were lost. A lost
+/// output file has priority over the outcome, which was printed before; Ctrl-C has priority over both.
+pub fn code_with(code: u8, lost: &[Failure]) -> u8 {
+    match lost.first() {
+        Some(failure) if code != INTERRUPTED => failure.code,
+        _ => code,
+    }
+}
+
 /// A `Result` whose error is a [`Failure`].
 pub type Result<T> = std::result::Result<T, Failure>;
 

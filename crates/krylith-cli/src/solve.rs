@@ -1,7 +1,7 @@
 //! `krylith solve`: from the command line to a solution, a report and an exit code.
 
 use crate::args::SolveArgs;
-use crate::failure::{DONE, Failure, INTERRUPTED, NOT_CONVERGED, Result};
+use crate::failure::{DONE, Failure, INTERRUPTED, NOT_CONVERGED, Result, code_with};
 use crate::options::{NearNull, Null, Rhs, settle};
 use crate::output::{self, Target, Targets, check_target};
 use crate::progress::Watch;
@@ -275,12 +275,7 @@ fn conclude(mut done: Finished, args: &SolveArgs, targets: Targets) -> Result<u8
         output::error(&failure.message);
     }
     ranks::together(Ok(()))?; // the other ranks wait until everything is written and printed
-    // A lost output file has priority over the outcome, which was printed above; Ctrl-C has priority over
-    // both.
-    match trouble.first() {
-        Some(failure) if code != INTERRUPTED => Ok(failure.code),
-        _ => Ok(code),
-    }
+    Ok(code_with(code, &trouble))
 }
 
 /// Returns the exit code of an outcome.

@@ -300,7 +300,7 @@ def test_two_communicators_are_refused():
 
 
 def test_solvers_end_in_the_order_in_which_they_began(monkeypatch):
-    """Factors of MUMPS end collectively: with another order on each rank, the ranks would wait for each other."""
+    """The order of a set would differ from rank to rank."""
     import weakref
 
     from krylith.petsc import _setup

@@ -2,7 +2,7 @@
 //! checks outside a solve. Products within a solve have their own exchange.
 
 use super::Halo;
-use crate::comm::Communicator;
+use crate::comm::{Channel, Communicator, Message};
 use crate::{Error, Result};
 
 impl Halo {
@@ -37,6 +37,21 @@ impl Halo {
         let mut all = own.to_vec();
         all.extend(ghosts);
         Ok(all)
+    }
+
+    /// Opens a channel for `run` numbers of each node: it sends those in [`send`](Self::send), and receives
+    /// those of the ghosts. Collective.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed.
+    #[doc(hidden)]
+    pub fn channel(&self, comm: &dyn Communicator, run: usize) -> Result<Box<dyn Channel>> {
+        let scaled = |r: &std::ops::Range<usize>| r.start * run..r.end * run;
+        let all = self.neighbours.iter();
+        let messages: Vec<Message> = all
+            .map(|n| Message { rank: n.rank, send: scaled(&n.send), receive: scaled(&n.receive) })
+            .collect();
+        comm.channel(&messages)
     }
 
     /// Returns the numbers of this rank's ghosts, `run` numbers a node, from the numbers that it sends, in

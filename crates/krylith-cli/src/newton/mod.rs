@@ -6,7 +6,7 @@ pub(crate) mod report;
 mod watch;
 
 use crate::args::NewtonArgs;
-use crate::failure::{DONE, Failure, INTERRUPTED, NOT_CONVERGED, Result};
+use crate::failure::{DONE, Failure, INTERRUPTED, NOT_CONVERGED, Result, code_with};
 use crate::output::{self, Target, Targets, check_target};
 use crate::{files, interrupt, picture, process, ranks, summary, term};
 use krylith_core::io::{Array, vtu};
@@ -272,10 +272,7 @@ fn conclude(
     for failure in &trouble {
         output::error(&failure.message);
     }
-    match trouble.first() {
-        Some(failure) if code != INTERRUPTED => Ok(failure.code),
-        _ => Ok(code),
-    }
+    Ok(code_with(code, &trouble))
 }
 
 /// Returns the exit code of an outcome.

@@ -4,7 +4,7 @@ mod checkpoint;
 mod system;
 
 use crate::args::StepsArgs;
-use crate::failure::{DONE, Failure, INTERRUPTED, NOT_CONVERGED, Result};
+use crate::failure::{DONE, Failure, INTERRUPTED, NOT_CONVERGED, Result, code_with};
 use crate::output::{self, Target, check_target};
 use crate::progress::Watch;
 use crate::{files, interrupt, picture, process, ranks, term};
@@ -264,10 +264,7 @@ fn conclude(
         output::error(&words::verdict(&label, last, options, Language::Flags));
     }
     done.trouble.iter().for_each(|failure| output::error(&failure.message));
-    match done.trouble.first() {
-        Some(failure) if code != INTERRUPTED => failure.code,
-        _ => code,
-    }
+    code_with(code, &done.trouble)
 }
 
 fn check_outputs(args: &StepsArgs) -> Result<()> {

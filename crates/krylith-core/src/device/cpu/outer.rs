@@ -7,7 +7,7 @@
 
 use super::Cpu;
 use super::product::{Own, Rows};
-use crate::comm::{Channel, Communicator, Message};
+use crate::comm::Channel;
 use crate::halo::Halo;
 use crate::matrix::{Bsr, Dense};
 use crate::operator::Terms;
@@ -67,7 +67,7 @@ impl Outer {
         let outer = Self {
             sums: RefCell::new(vec![0.0; rows.len() * run]),
             low: RefCell::default(),
-            channel: RefCell::new(channel(space.comm(), halo, run)?),
+            channel: RefCell::new(halo.channel(space.comm(), run)?),
             product,
             rows,
             halo: halo.clone(),
@@ -167,7 +167,7 @@ impl Outer {
         self.product.update_coefficients(coefficients)?;
         let run = self.product.run();
         if run != before {
-            self.channel = RefCell::new(channel(space.comm(), &self.halo, run)?);
+            self.channel = RefCell::new(self.halo.channel(space.comm(), run)?);
             self.sums.get_mut().resize(self.rows.len() * run, 0.0);
         }
         Ok(())
@@ -179,17 +179,6 @@ impl Outer {
         let moved = 8 * run * (2 * self.rows.len() + 2 * self.halo.send.len()) + 4 * self.halo.send.len();
         self.product.bytes() + moved as u64
     }
-}
-
-/// Returns the halo's messages for nodes of `run` numbers.
-pub(super) fn channel(comm: &dyn Communicator, halo: &Halo, run: usize) -> Result<Box<dyn Channel>> {
-    let scaled = |r: &std::ops::Range<usize>| r.start * run..r.end * run;
-    let messages: Vec<Message> = halo
-        .neighbours
-        .iter()
-        .map(|n| Message { rank: n.rank, send: scaled(&n.send), receive: scaled(&n.receive) })
-        .collect();
-    comm.channel(&messages)
 }
 
 /// Returns D and O of a rank's rows; O has only the `rows`, and its columns count ghosts from 0.

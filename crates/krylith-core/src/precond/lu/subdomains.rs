@@ -5,8 +5,7 @@
 //! the host, or on the device if it has a library of direct factors. Vectors pass through the host.
 
 use super::WholeFactors;
-use crate::comm::{Channel, Communicator, Message, agree};
-use crate::halo::Halo;
+use crate::comm::{Channel, Communicator, agree};
 use crate::matrix::Bsr;
 use crate::operator::{LinearOperator, TermValues, Terms, fresh_key};
 use crate::precond::Preconditioner;
@@ -63,7 +62,7 @@ impl SubdomainLu {
         let (factors, matrix) = agree(comm, made)?;
         let channel = match local {
             true => None,
-            false => Some(comm.channel(&messages(&plan.nodes, b))?),
+            false => Some(plan.nodes.channel(comm, b)?),
         };
         let work = Work { nodes: vec![0.0; plan.global.len() * b], rows: vec![0.0; rows * b], channel };
         let (factors, work) = (RefCell::new(factors), RefCell::new(work));
@@ -73,6 +72,11 @@ impl SubdomainLu {
     /// Returns the plan.
     pub fn plan(&self) -> &SchwarzPlan {
         &self.plan
+    }
+
+    /// Returns the number of numbers in the factors.
+    pub fn numbers(&self) -> usize {
+        self.factors.borrow().numbers()
     }
 
     /// Describes the factors.
@@ -127,17 +131,6 @@ impl SubdomainLu {
     }
 }
 
-/// Returns the messages of a halo with `run` numbers a node.
-fn messages(halo: &Halo, run: usize) -> Vec<Message> {
-    let times = |range: &std::ops::Range<usize>| run * range.start..run * range.end;
-    let message = |n: &crate::halo::Neighbour| Message {
-        rank: n.rank,
-        send: times(&n.send),
-        receive: times(&n.receive),
-    };
-    halo.neighbours.iter().map(message).collect()
-}
-
 /// Writes the values of the subdomain matrices. Collective unless `local`.
 fn fill(
     comm: &dyn Communicator,
@@ -183,7 +176,7 @@ impl<S: Space> LinearOperator<S> for SubdomainLu {
         self.key
     }
     fn bytes(&self) -> u64 {
-        8 * self.factors.borrow().describe().numbers as u64
+        8 * self.numbers() as u64
     }
     /// The solve passes through the host.
     fn recordable(&self) -> bool {

@@ -69,11 +69,12 @@ fn direct<S: SolverSpace>(
     let p = SubdomainLu::new(comm, plan, values, make)?;
     let found = p.describe();
     let sizes = Sizes::of(comm, p.plan())?;
-    let mut numbers = [found.numbers as f64];
+    let mut numbers = [p.numbers() as f64];
     comm.sum(&mut numbers)?;
     let mut details = vec![sizes.describe(way, start)];
-    let by = found.by.map_or(String::new(), |by| format!(" by {by}"));
-    details.push(format!("{} factors of the subdomains of rank 0{by}", found.kind));
+    let by = found.by.map_or(String::new(), |library| format!(" by {library}"));
+    let first = format!("{} factors of the subdomains of rank 0{by}", found.kind);
+    details.push([vec![first], found.remarks].concat().join(", "));
     let mut parameters = sizes.parameters(spec);
     parameters.push(("sub".to_string(), Value::Text(spec.sub.name().into())));
     let (overlap, text) = (spec.overlap, "restricted additive Schwarz");

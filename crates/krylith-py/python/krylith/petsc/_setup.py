@@ -262,7 +262,7 @@ def _end() -> None:
 
     PETSc destroys what is left when the interpreter has ended, and petsc4py 3.18 then crashes for Python types.
     """
-    # Factors of MUMPS end collectively, so that all ranks need one order; that of a set differs.
+    # In one order on all ranks; that of a set differs.
     for one in sorted(_ALIVE, key=lambda one: one._number):
         one._forget()
         if one._handle and C and not PETSc.Sys.isFinalized():

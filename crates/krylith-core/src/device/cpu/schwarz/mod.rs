@@ -17,7 +17,7 @@ mod levels;
 mod solve;
 
 use super::elimination::Stored;
-use super::{Cpu, elimination, outer};
+use super::{Cpu, elimination};
 use crate::comm::{Channel, agree};
 use crate::halo::Halo;
 use crate::memory::{self, check_len};
@@ -110,7 +110,7 @@ impl Import {
         if space.comm().size() == 1 {
             return Ok(None);
         }
-        let channel = outer::channel(space.comm(), halo, run)?;
+        let channel = halo.channel(space.comm(), run)?;
         Ok(Some(Self { halo: halo.clone(), run, channel }))
     }
 

@@ -149,9 +149,12 @@ impl Gathered {
         let lu = self.first.as_ref().and_then(|first| first.lu.as_ref());
         let mut words = vec![0.0; 3];
         let (mut kind, mut by, mut weak) = (Vec::new(), Vec::new(), Vec::new());
-        if let Some(found) = lu.map(|lu| lu.describe()) {
-            words = vec![found.numbers as f64, f64::from(u8::from(found.is_bound)), found.stored as f64];
-            (kind, by) = (found.kind.into_bytes(), found.by.unwrap_or_default().into_bytes());
+        if let Some(lu) = lu {
+            let found = lu.describe();
+            words = vec![lu.numbers() as f64, f64::from(u8::from(found.is_bound)), found.stored as f64];
+            let first = found.by.map(|library| format!("{library} on rank 0"));
+            by = first.into_iter().chain(found.remarks).collect::<Vec<_>>().join(", ").into_bytes();
+            kind = found.kind.into_bytes();
             weak = packed(&found.weak.iter().map(|&row| row as u64).collect::<Vec<_>>());
         }
         comm.sum(&mut words)?;
@@ -175,7 +178,7 @@ impl Gathered {
     pub fn describe(&self) -> String {
         match self.by.as_str() {
             "" => format!("own factors on rank 0: {}", self.why),
-            by => format!("{by}, on the GPU of rank 0"),
+            by => by.into(),
         }
     }
 }

@@ -116,7 +116,8 @@ impl RanksLu {
             square.then_some(()).ok_or_else(|| Error::invalid("lu: direct factors need a square matrix"));
         agree(comm, square)?;
         let why = match make {
-            Some(_) => Some(String::new()),
+            // Said if rank 0 has factors on its host instead.
+            Some(_) => Some("they do not fit on its GPU".into()),
             None => why_not(comm, options.over, terms, numbers)?,
         };
         let way = match why {

@@ -18,15 +18,17 @@ pub trait WholeFactors {
     /// Replaces x by A⁻¹ x or A⁻ᵀ x, with 0 at pinned unknowns.
     fn solve(&mut self, transposed: bool, x: &mut Vec<f64>) -> Result<()>;
     fn describe(&self) -> WholeDescription;
+    /// The number of numbers in the factors, or a bound of it.
+    fn numbers(&self) -> usize;
 }
 
 /// What a report says about such factors.
 pub struct WholeDescription {
-    /// Who computed them, if that was not the host.
+    /// The library that was to compute them, if that was not the host, and its remarks.
     pub by: Option<String>,
+    pub remarks: Vec<String>,
     pub kind: String,
-    /// The number of numbers in the factors, or a bound of it.
-    pub numbers: usize,
+    /// True if the number of numbers is a bound.
     pub is_bound: bool,
     /// The number of numbers of the assembled matrix.
     pub stored: usize,
@@ -43,12 +45,15 @@ impl WholeFactors for SparseLu {
     fn describe(&self) -> WholeDescription {
         WholeDescription {
             by: None,
+            remarks: Vec::new(),
             kind: self.kind().into(),
-            numbers: self.numbers(),
             is_bound: self.is_bound(),
             stored: self.stored(),
             weak: self.weak_rows().to_vec(),
         }
+    }
+    fn numbers(&self) -> usize {
+        self.numbers()
     }
 }
 
@@ -126,14 +131,17 @@ impl<S: DirectFactors + PointBlockSum> WholeFactors for WholeOnDevice<S> {
     }
 
     fn describe(&self) -> WholeDescription {
-        let by: Vec<String> = std::iter::once(self.library.clone()).chain(self.lu.remarks()).collect();
         WholeDescription {
-            by: Some(by.join(", ")),
+            by: Some(self.library.clone()),
+            remarks: self.lu.remarks(),
             kind: self.lu.kind().into(),
-            numbers: self.lu.numbers(),
             is_bound: false,
             stored: self.lu.stored(),
             weak: Vec::new(),
         }
+    }
+
+    fn numbers(&self) -> usize {
+        self.lu.numbers()
     }
 }
