@@ -241,7 +241,7 @@ fn attempts(system: &System, d: &Diagnosis, plan: &Plan) -> Vec<String> {
     if plan.attempts.len() > 1 {
         lines.push("one after the other, until one converges:".into());
     }
-    lines.extend(plan.dropped.clone());
+    lines.extend(plan.remarks.iter().cloned());
     for (k, attempt) in plan.attempts.iter().take(ATTEMPTS).enumerate() {
         let why = match k {
             0 if plan.symmetric && attempt.name.ends_with("with cg") => ", because the matrix is symmetric",

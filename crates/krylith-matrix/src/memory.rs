@@ -226,6 +226,22 @@ pub trait OnDevice: Any + Send + Sync {
     fn count_zero_blocks(&self, _square: usize) -> Result<Option<usize>> {
         Ok(None)
     }
+    /// True if rows of a square matrix in blocks of this order refer to an unknown whose own row has only a
+    /// diagonal. `None` if this device does not look.
+    ///
+    /// # Errors
+    /// A device that failed, or without memory for a byte per row.
+    fn refers_to_fixed_rows(&self, _block: usize) -> Result<Option<bool>> {
+        Ok(None)
+    }
+    /// The numbers of negative, zero and positive entries on the diagonal of a square matrix in blocks of this
+    /// order. `None` if this device does not count them.
+    ///
+    /// # Errors
+    /// A device that failed.
+    fn diagonal_signs(&self, _block: usize) -> Result<Option<[u64; 3]>> {
+        Ok(None)
+    }
     /// The same pattern with values from the host, on the same device. `None` if this device does not upload
     /// them.
     ///

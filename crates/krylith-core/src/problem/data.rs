@@ -122,7 +122,7 @@ impl<'a> Problem<'a> {
         Ok(self.rigid()?.vectors())
     }
 
-    fn rigid(&self) -> Result<NearNull> {
+    pub(crate) fn rigid(&self) -> Result<NearNull> {
         let Some(points) = &self.coordinates else {
             return Err(Error::invalid(
                 "rigid modes need the coordinates of the nodes, which this system does not have; add \

@@ -161,7 +161,7 @@ impl Solver<'_> {
     /// # Errors
     /// A rank that has ended or failed.
     pub fn field_residuals(&mut self, b: &[f64], x: &[f64]) -> Result<Vec<f64>> {
-        let original = self.problem.original();
+        let original = self.fixed.as_ref().map_or(&self.problem, |fixed| &fixed.given).original();
         self.workers.first(|| {
             let norm = original.norm(b)?;
             let fields = original.by_field(&original.residual(b, x)?)?;
@@ -169,13 +169,21 @@ impl Solver<'_> {
         })
     }
 
-    fn apply(&mut self, what: Operand, transposed: bool, x: Numbers, y: NumbersMut) -> Result<()> {
+    fn apply(&mut self, what: Operand, transposed: bool, x: Numbers, mut y: NumbersMut) -> Result<()> {
         self.check_whole()?;
         self.check_matrix()?;
         self.check_vectors([("x", x.len()), ("y", y.len())])?;
         let work: &Work<'_> = &|_, engine, local, from, to| engine.apply(transposed, local, what, from, to);
-        let done = on_parts(&mut self.workers, &self.problem, x, y, work);
-        self.after(done)
+        let done = on_parts(&mut self.workers, &self.problem, x, y.reborrow(), work);
+        self.after(done)?;
+        match (&self.fixed, what) {
+            (Some(fixed), Operand::Matrix) => {
+                let (from, mut to) = (x.to_vec()?, y.as_array().to_vec()?);
+                self.workers.first(|| fixed.add_product(transposed, &from, &mut to))?;
+                y.write(&to)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns an error on every rank if vectors on the host of some rank are not finite. Collective.

@@ -436,7 +436,7 @@ impl<S: SolverSpace> Rank<S> {
             let pace = (!is_last).then(|| Pace::new(rises, budget));
             let mut watch = Watch::new(run, &mut *observer, done, &mut restarts, pace);
             let start = Instant::now();
-            let solved = self.column.take().map_or(Ok(None), |column| self.take_solved(column))?;
+            let solved = self.column.take().map_or(Ok(None), |column| self.take_solved(column, &stop))?;
             let ended = match &solved {
                 None => self.attempt(local, own, rhs, x.as_array(), &mut watch),
                 Some(_) => Ok(()),

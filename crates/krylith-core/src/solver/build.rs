@@ -7,7 +7,6 @@ mod auxiliary;
 mod compose;
 mod cpr;
 mod fieldwise;
-mod fixed;
 mod ghosts;
 mod given;
 #[cfg(feature = "lu")]
@@ -101,14 +100,7 @@ pub(crate) fn build<S: SolverSpace>(
         let scaled = agree(comm, Equilibrated::with_factors(space, factors, inner))?;
         p = Some(Box::new(Scaled { scaled, operator: own }) as Box<dyn Preconditioner<S>>);
     } else {
-        let fixed = match wanted {
-            PrecondSpec::Amg(spec) => fixed::build(space, local, spec, precision, a, notes)?,
-            _ => None,
-        };
-        (p, info) = match fixed {
-            Some(made) => made,
-            None => by_name(space, local.terms, local, wanted, precision, a, notes)?,
-        };
+        (p, info) = by_name(space, local.terms, local, wanted, precision, a, notes)?;
     }
     if let Some(unknowns) = known.untouched {
         p = Some(Box::new(agree(space.comm(), Untouched::new(space, unknowns, p))?));

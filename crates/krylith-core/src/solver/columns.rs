@@ -2,6 +2,7 @@
 
 use super::Solver;
 use super::apply::on_parts;
+use super::fixed::Fixed;
 use super::functions::Given;
 use super::lock;
 use super::watch::Run;
@@ -16,10 +17,17 @@ use std::time::Instant;
 impl Solver<'_> {
     /// Returns how many right-hand sides the devices can solve together. The vectors stand for those of a
     /// column. Collective.
-    pub(super) fn columns_at_once(&mut self, transposed: bool, b: Numbers, x: NumbersMut) -> Result<usize> {
+    pub(super) fn columns_at_once(
+        &mut self,
+        transposed: bool,
+        stop: Stop,
+        b: Numbers,
+        x: NumbersMut,
+    ) -> Result<usize> {
         self.check_whole()?;
-        if transposed && self.adjoint.is_some() {
-            return Ok(1); // a solver of its own
+        // A solver of its own, or a reference of each column that only ‖b‖ can replace.
+        if transposed && self.adjoint.is_some() || self.fixed.is_some() && !stop.is_usual() {
+            return Ok(1);
         }
         let answer = Mutex::new(1);
         let done = on_parts(&mut self.workers, &self.problem, b, x, &|number, engine, local, _, _| {
@@ -46,21 +54,43 @@ impl Solver<'_> {
         b: Numbers,
         x: &mut NumbersMut,
     ) -> Result<Vec<usize>> {
+        let mut fixed = self.fixed.take();
+        let done = self.take_columns(&mut fixed, transposed, stop, columns, b, x);
+        self.fixed = fixed;
+        done
+    }
+
+    fn take_columns(
+        &mut self,
+        fixed: &mut Option<Fixed>,
+        transposed: bool,
+        stop: Stop,
+        columns: Range<usize>,
+        b: Numbers,
+        x: &mut NumbersMut,
+    ) -> Result<Vec<usize>> {
         let order = Mutex::new(Vec::new());
         let (n, count) = (self.problem.own_len(), columns.len());
         let limit = self.time_limit.and_then(|limit| limit.checked_mul(count as u32));
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        let run = Run {
-            stop,
-            limits: Limits { cancel: self.cancel.clone(), deadline },
-            given: Given::default(),
-            column: None,
-        };
+        let limits = Limits { cancel: self.cancel.clone(), deadline };
+        let mut run = Run { stop, limits, given: Given::default(), column: None };
         for (k, column) in columns.enumerate() {
             let range = column * n..(column + 1) * n;
-            let (b, x) = (b.range(range.clone()), x.range(range));
+            let (mut b, mut x) = (b.range(range.clone()), x.range(range));
+            let mut own;
+            if let Some(fixed) = fixed {
+                let (given, mut guess) = (b.to_vec()?, x.as_array().to_vec()?);
+                let begun = || fixed.begin_column(transposed, stop, &given, &mut guess);
+                let (rhs, rtol) = self.workers.first(begun)?;
+                // All columns meet the tolerance of the strictest.
+                run.stop.rtol = run.stop.rtol.min(rtol);
+                own = (rhs, guess);
+                (b, x) = (Numbers::from(&own.0), NumbersMut::from(&mut own.1));
+            }
+            let run = &run;
             let done = on_parts(&mut self.workers, &self.problem, b, x, &|number, engine, local, b, x| {
-                let found = engine.take_column(transposed, local, &run, (k, count), b, x.as_array())?;
+                let found = engine.take_column(transposed, local, run, (k, count), b, x.as_array())?;
                 if number == 0 {
                     *lock(&order) = found;
                 }

@@ -230,8 +230,15 @@ impl Solver<'_> {
         self.check_finite([("b", b), ("x0", x.as_array())])?;
         let deadline = self.time_limit.and_then(|limit| Instant::now().checked_add(limit));
         let limits = Limits { cancel: self.cancel.clone(), deadline };
-        let run = Run { stop: self.stop, limits, given, column: None };
-        self.run_once(transposed, &run, b, x, observer)?;
+        if given.a.is_some() {
+            let run = Run { stop: self.stop, limits, given, column: None };
+            self.run_once(transposed, &run, b, x, observer)?;
+        } else {
+            self.without_fixed(transposed, b, x, |solver, stop, b, x| {
+                let run = Run { stop, limits, given, column: None };
+                solver.run_once(transposed, &run, b, x, observer)
+            })?;
+        }
         self.check_begun(b)?;
         let solution = &mut self.solution;
         solution.setup_parts.add(std::mem::take(&mut self.setup));

@@ -28,6 +28,7 @@ mod diagnosis;
 mod estimate;
 mod experience;
 pub(crate) mod fallbacks;
+mod fixed;
 mod functions;
 pub mod host;
 mod host_criterion;
@@ -39,6 +40,7 @@ mod recognise;
 mod refine;
 mod request;
 mod rows;
+mod run;
 mod solution;
 mod symmetric;
 mod transposed;
@@ -73,16 +75,15 @@ use crate::precond::{
 };
 use crate::problem::Problem;
 use crate::profile;
-use crate::space::{Gather, Observer, Stop, Transfer};
+use crate::space::{Gather, Stop, Transfer};
 use crate::{Error, Result};
-use apply::on_parts;
 use device::Choice;
-use functions::Given;
+use fixed::Fixed;
 use rayon::prelude::*;
+use recognise::Prepared;
 use rows::Rows;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
-use watch::Run;
+use std::time::Duration;
 use workers::WorkerGroup;
 use zeros::Dropped;
 
@@ -255,6 +256,10 @@ pub struct Solver<'a> {
     problem: Problem<'a>,
     /// The problem with its stored zeros, if the solver dropped them.
     dropped: Option<Dropped<'a>>,
+    /// The unknowns that rows with a diagonal alone fix, if the devices solve for the others.
+    fixed: Option<Fixed<'a>>,
+    /// A remark on what was recognised.
+    recognised: Option<&'static str>,
     workers: WorkerGroup,
     options: Arc<Options>,
     /// Event of an update, to be reported by the next solve.
@@ -333,7 +338,8 @@ impl<'a> Solver<'a> {
         let stop = options.stop_of(problem.unknowns());
         let _ = profile::take(); // discard the times of a failed set-up
         let mut workers = WorkerGroup::new(&problem, &options, waiting)?;
-        let (problem, dropped) = workers.first(|| recognise::prepared(problem, &options))?;
+        let prepared = workers.first(|| recognise::prepared(problem, &options))?;
+        let Prepared { problem, fixed, dropped, recognised } = prepared;
         let trial = device::trial(&problem, &options);
         let solution = engines(&problem, &options, &mut workers)?;
         tracing::info!(device = %solution.device.reason, names = ?solution.device.names, "device");
@@ -342,6 +348,8 @@ impl<'a> Solver<'a> {
             blocks: Default::default(),
             problem,
             dropped,
+            fixed,
+            recognised,
             workers,
             options: options.clone(),
             pending: None,
@@ -381,113 +389,6 @@ impl<'a> Solver<'a> {
         Ok(&self.solution)
     }
 
-    /// Runs the attempts from `x` until one of them reaches `stop`, and keeps their solution. Collective.
-    fn run_attempts(
-        &mut self,
-        transposed: bool,
-        stop: Stop,
-        b: Numbers,
-        x: NumbersMut,
-        deadline: Option<Instant>,
-        observer: &mut (dyn Observer + Send),
-    ) -> Result<()> {
-        let limits = Limits { cancel: self.cancel.clone(), deadline };
-        let run = Run { stop, limits, given: Given::default(), column: self.column };
-        self.run_once(transposed, &run, b, x, observer)
-    }
-
-    /// Makes one solve on the devices. Collective.
-    fn run_once(
-        &mut self,
-        transposed: bool,
-        run: &Run,
-        b: Numbers,
-        x: NumbersMut,
-        observer: &mut (dyn Observer + Send),
-    ) -> Result<()> {
-        let (watcher, answer) = (Mutex::new(Some(&mut *observer)), Mutex::new(&mut self.solution));
-        let done = on_parts(&mut self.workers, &self.problem, b, x, &|number, engine, local, b, x| {
-            // The first thread calls the observer and notifies the others of an interrupt.
-            let mut first = if number == 0 { lock(&watcher).take() } else { None };
-            let observer: &mut dyn Observer = match &mut first {
-                Some(observer) => *observer,
-                None => &mut (),
-            };
-            engine.solve(transposed, local, run, b, x, observer)?;
-            if number == 0 {
-                lock(&answer).copy_from(engine.solution(transposed));
-            }
-            Ok(())
-        });
-        self.after(done)
-    }
-
-    /// Solves, and reports progress to an observer, except for the last iteration.
-    fn run(
-        &mut self,
-        transposed: bool,
-        b: Numbers,
-        mut x: NumbersMut,
-        observer: &mut (dyn Observer + Send),
-    ) -> Result<()> {
-        self.check_whole()?;
-        self.check_matrix().and_then(|()| self.stop.check())?;
-        self.check_vectors([("b", b.len()), ("x", x.len())])?;
-        self.check_finite([("b", b), ("x0", x.as_array())])?;
-        let deadline = self.time_limit.and_then(|limit| Instant::now().checked_add(limit));
-        match transposed {
-            false => self.run_attempts(false, self.stop, b, x.reborrow(), deadline, observer)?,
-            true => self.run_transposed(b, x.reborrow(), deadline, observer)?,
-        }
-        self.check_begun(b)?;
-        let solution = &mut self.solution;
-        solution.setup_parts.add(std::mem::take(&mut self.setup));
-        solution.setup_seconds = solution.setup_parts.total();
-        let dropped = self.dropped.as_ref().map(|d| Event::new(EventKind::Choice, None, d.note.clone()));
-        let renamed = self.options.renamed.iter().map(|(old, new)| {
-            let text = format!("option `{old}` is now called `{new}`; the next version refuses the old name");
-            Event::new(EventKind::Warning, None, text)
-        });
-        solution.events.splice(0..0, renamed.chain(dropped).chain(self.pending.take()));
-        if !transposed {
-            let judged = self.judge_by_rows(b, &mut x, deadline, observer);
-            self.after(judged)?;
-        }
-        let solution = &mut self.solution;
-        if let Some(trial) = self.trial.take().filter(|_| solution.converged()) {
-            experience::note(&trial, solution.setup_seconds + solution.solve_seconds);
-        }
-        for event in &solution.events {
-            tracing::debug!(kind = event.kind.name(), iteration = event.iteration, "{}", event.detail);
-        }
-        tracing::info!(
-            outcome = solution.history.outcome.name(),
-            iterations = solution.history.iterations,
-            residual = solution.history.true_relative_residual,
-            "solved"
-        );
-        Ok(())
-    }
-
-    /// Records a failure that leaves ranks at different steps.
-    fn after(&mut self, done: Result<()>) -> Result<()> {
-        if let Err(e) = &done
-            && self.workers.lost
-        {
-            self.broken = Some(e.to_string());
-        }
-        done
-    }
-
-    fn check_whole(&self) -> Result<()> {
-        match &self.broken {
-            None => Ok(()),
-            Some(why) => {
-                Err(Error::invalid(format!("this solver has failed before ({why}); create a new solver")))
-            }
-        }
-    }
-
     /// Returns true after a failure that left ranks at different steps, so that this solver cannot be used
     /// any more. If the caller supplied the communicator, other ranks may still be waiting: notify them with
     /// [`Communicator::fail`](crate::comm::Communicator::fail).
@@ -502,7 +403,7 @@ impl<'a> Solver<'a> {
 
     /// Returns the problem, with the values of the last update.
     pub fn problem(&self) -> &Problem<'a> {
-        &self.problem
+        self.fixed.as_ref().map_or(&self.problem, |fixed| &fixed.given)
     }
 
     /// Sets the tolerances and the iteration limit of later solves.
@@ -544,9 +445,10 @@ impl<'a> Solver<'a> {
         self.cancel.clone()
     }
 
-    /// Returns the problem as it was given, with the zeros that the solver has dropped.
+    /// Returns the problem as it was given, with all that the solver has separated from it.
     pub(crate) fn whole(&self) -> &Problem<'a> {
-        self.dropped.as_ref().map_or(&self.problem, |dropped| &dropped.whole)
+        let stored = self.dropped.as_ref().map(|dropped| &dropped.whole);
+        self.fixed.as_ref().map(|fixed| &fixed.given).or(stored).unwrap_or(&self.problem)
     }
 
     /// Runs `work` on one of the solver's threads. Parallel loops in `work` use all of them.

@@ -40,8 +40,9 @@ pub struct Plan {
     pub equilibrate: bool,
     /// True if rows are matched with columns for the preconditioner of some attempt.
     pub matching: bool,
-    /// The remark about stored zeros, if they are dropped.
-    pub dropped: Option<String>,
+    /// Remarks about what is separated from the system before a solve, such as stored zeros, and about what
+    /// is recognised.
+    pub remarks: Vec<String>,
     /// The coupled system that the matrix shows, in words; `None` if none is recognised or it is not used.
     pub recognised: Option<String>,
     /// The attempts, made in this order until one converges.
@@ -122,12 +123,11 @@ impl Plan {
         place: device::Place,
         reason: String,
     ) -> Result<Self> {
-        // Plan for the pattern without stored zeros, which the solver drops.
-        let (less, dropped) = match place.kind {
-            "cpu" => super::recognise::prepared(Problem::from(problem), options),
-            _ => super::zeros::without(Problem::from(problem), options),
-        }?;
-        let own = dropped.is_some().then(|| less.diagnosis()).transpose()?;
+        // Plan for the system that the devices have.
+        let prepared = super::recognise::prepared(Problem::from(problem), options)?;
+        let (less, remarks) = (&prepared.problem, prepared.remarks());
+        let other = prepared.fixed.is_some() || prepared.dropped.is_some();
+        let own = other.then(|| less.diagnosis()).transpose()?;
         let diagnosis = own.as_ref().unwrap_or(diagnosis);
         let local = less.part_of_one();
         let open = matches!(options.method, None | Some(MethodName::Auto));
@@ -166,7 +166,7 @@ impl Plan {
             symmetric,
             equilibrate,
             matching,
-            dropped: dropped.map(|dropped| dropped.note),
+            remarks,
             recognised: local.fields.recognised().map(|found| found.text.clone()),
             attempts: planned.collect(),
         })

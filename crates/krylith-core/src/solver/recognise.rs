@@ -2,15 +2,17 @@
 //! products.
 //!
 //! Found fields are added to the problem, so that the rules of `auto` can name them. Nothing is looked for if
-//! the user named a preconditioner or fields, for sums of terms, for several ranks, or on a GPU.
+//! the user named a preconditioner or fields, for sums of terms, and for several ranks. Of a matrix that is
+//! only on a GPU, saddle points are recognised.
 
 mod cells;
 mod curl;
+mod elastic;
 mod nodes;
 mod ritz;
 mod saddle;
 
-use super::device::{self, Choice};
+use super::fixed::{self, Fixed};
 use super::zeros::{self, Dropped};
 use crate::Result;
 use crate::fields::{Field, Recognised};
@@ -25,20 +27,49 @@ use std::sync::Arc;
 /// Smaller systems are solved at once by any attempt.
 const LEAST: usize = 1000;
 
-/// Drops stored zeros, and adds the fields of a coupled system to the problem if `auto` may use them.
-/// Collective.
+/// A problem for the devices, with records of what was separated from it.
+pub(super) struct Prepared<'a> {
+    pub problem: Problem<'a>,
+    pub fixed: Option<Fixed<'a>>,
+    pub dropped: Option<Dropped<'a>>,
+    /// A remark on what was recognised beside the fields.
+    pub recognised: Option<&'static str>,
+}
+
+impl Prepared<'_> {
+    /// Returns the remarks for reports.
+    pub fn remarks(&self) -> Vec<String> {
+        remarks(self.fixed.as_ref(), self.dropped.as_ref(), self.recognised)
+    }
+}
+
+/// Returns the remarks for reports.
+pub(super) fn remarks(
+    fixed: Option<&Fixed>,
+    dropped: Option<&Dropped>,
+    recognised: Option<&'static str>,
+) -> Vec<String> {
+    let separated = fixed.map(|fixed| &fixed.note).into_iter().chain(dropped.map(|dropped| &dropped.note));
+    separated.cloned().chain(recognised.map(Into::into)).collect()
+}
+
+/// Separates fixed unknowns and stored zeros, and adds what `auto` may use: the fields of a coupled system, or
+/// the rigid motions of an elastic body. Collective.
 ///
 /// # Errors
-/// A rank that has ended or failed; a device that is missing.
-pub(super) fn prepared<'a>(
-    problem: Problem<'a>,
-    options: &Options,
-) -> Result<(Problem<'a>, Option<Dropped<'a>>)> {
-    let (problem, dropped) = zeros::without(problem, options)?;
-    let Some(found) = of(&problem, options)? else { return Ok((problem, dropped)) };
-    let mut fields = (*problem.fields).clone();
-    fields.recognise(found.0, found.1, problem.unknowns)?;
-    Ok((Problem { fields: Arc::new(fields), ..problem }, dropped))
+/// A rank that has ended or failed.
+pub(super) fn prepared<'a>(problem: Problem<'a>, options: &Options) -> Result<Prepared<'a>> {
+    let (problem, fixed) = fixed::without(problem)?;
+    let (mut problem, dropped) = zeros::without(problem, options)?;
+    let motions = elastic::rigid_motions(&problem)?;
+    let recognised = motions.is_some().then_some(elastic::NOTE);
+    problem.near = problem.near.or(motions);
+    if let Some(found) = of(&problem, options)? {
+        let mut fields = (*problem.fields).clone();
+        fields.recognise(found.0, found.1, problem.unknowns)?;
+        problem.fields = Arc::new(fields);
+    }
+    Ok(Prepared { problem, fixed, dropped, recognised })
 }
 
 /// Returns the fields of a coupled system, and what it is; `None` if it is not recognised or `auto` may not
@@ -49,12 +80,8 @@ fn of(problem: &Problem, options: &Options) -> Result<Option<(Vec<Field>, Recogn
         && problem.fields.all().is_empty();
     let alone = problem.comm.size() == 1 && problem.numbers.is_none() && problem.terms.halo.is_none();
     let [(c, a)] = &problem.terms.terms[..] else { return Ok(None) };
-    let plain = problem.terms.stages() == 1 && c[(0, 0)] == 1.0 && !a.storage().is_on_device_alone();
-    if !open || !alone || !plain || problem.unknowns < LEAST {
-        return Ok(None);
-    }
-    // The compositions were measured on CPUs only.
-    if !matches!(device::choose(problem, options)?, Choice::Cpu { .. }) {
+    let plain = problem.terms.stages() == 1 && c[(0, 0)] == 1.0;
+    if !open || !alone || !plain || problem.unknowns < LEAST || !may_show(a)? {
         return Ok(None);
     }
     let a = ScalarRows::of(a);
@@ -62,21 +89,32 @@ fn of(problem: &Problem, options: &Options) -> Result<Option<(Vec<Field>, Recogn
     Ok(saddle::find(&a, &diagonal).or_else(|| curl::find(&a, &diagonal)).or_else(|| cells::find(&a)))
 }
 
+/// Returns true if the host has the matrix, or should fetch it because its diagonal may be that of a saddle
+/// point. Other coupled systems are not recognised on a device.
+fn may_show(a: &Bsr) -> Result<bool> {
+    let storage = a.storage();
+    let Some([negative, zero, positive]) = storage.diagonal_signs(a.block())? else {
+        return Ok(!storage.is_on_device_alone());
+    };
+    let others = negative.min(positive) + zero;
+    Ok(saddle::may_be(others as usize, a.block_rows() * a.block()))
+}
+
 /// A matrix in point blocks, row by row.
-struct ScalarRows<'a> {
+pub(super) struct ScalarRows<'a> {
     a: Arrays<'a>,
     block: usize,
     rows: usize,
 }
 
 impl<'a> ScalarRows<'a> {
-    fn of(a: &'a Bsr) -> Self {
+    pub fn of(a: &'a Bsr) -> Self {
         Self { a: Arrays::of(a), block: a.block(), rows: a.block_rows() * a.block() }
     }
 
     /// Returns columns and values of the nonzero entries of a row.
     #[inline]
-    fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> {
+    pub fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> {
         let (b, r) = (self.block, i % self.block);
         let entries = self.a.row(i / b).flat_map(move |p| {
             let values = &self.a.values[p * b * b + r * b..p * b * b + (r + 1) * b];
@@ -112,7 +150,7 @@ impl<'a> ScalarRows<'a> {
     }
 
     /// Marks the rows that have only a diagonal entry.
-    fn alone(&self) -> Vec<bool> {
+    pub fn alone(&self) -> Vec<bool> {
         let alone = |i: usize| self.row(i).all(|(j, _)| j == i);
         (0..self.rows).into_par_iter().with_min_len(1024).map(alone).collect()
     }

@@ -159,9 +159,10 @@ impl<'s, 'v> Request<'s, '_, 'v> {
         if count == 0 {
             return Ok(Vec::new());
         }
+        let own = stop.unwrap_or(solver.stop);
         let width = match observer {
             None if count > 1 && !given.is_any() && !solver.is_without_matrix => {
-                solver.columns_at_once(transposed, b.range(0..n), x.range(0..n))?
+                solver.columns_at_once(transposed, own, b.range(0..n), x.range(0..n))?
             }
             _ => 1,
         };
@@ -172,7 +173,6 @@ impl<'s, 'v> Request<'s, '_, 'v> {
             let last = (first + group).min(count);
             let (mut together, mut order) = (last - first > 1, Vec::from_iter(0..last - first));
             if together {
-                let own = stop.unwrap_or(solver.stop);
                 match solver.solve_columns(transposed, own, first..last, b, &mut x) {
                     Ok(best) => order = best,
                     // One column at a time takes less.

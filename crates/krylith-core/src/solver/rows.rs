@@ -98,17 +98,18 @@ impl Solver<'_> {
     /// A device or a rank that fails.
     pub(super) fn judge_by_rows(
         &mut self,
+        stop: Stop,
         b: Numbers,
         x: &mut NumbersMut,
         deadline: Option<Instant>,
         observer: &mut (dyn Observer + Send),
     ) -> Result<()> {
-        let Stop { rtol, atol, .. } = self.stop;
+        let Stop { rtol, atol, .. } = stop;
         let history = &self.solution.history;
         let (norm, plain) = (history.rhs_norm, history.true_relative_residual);
         // An absolute tolerance is in the units of b.
         let absolute = plain * norm > rtol * norm && plain * norm <= atol;
-        if self.is_scaled || !self.stop.is_usual() || !self.solution.converged() || norm == 0.0 || absolute {
+        if self.is_scaled || !stop.is_usual() || !self.solution.converged() || norm == 0.0 || absolute {
             return Ok(());
         }
         if self.is_met_on_device(b, x.as_array())? {
@@ -127,7 +128,8 @@ impl Solver<'_> {
         let b = b.on_host(&mut b_here)?;
         let now = x.as_array();
         let now = now.on_host(&mut x_here)?;
-        let before = self.workers.first(|| residuals(&rows.inverses, self.problem.original(), b, now))?;
+        let (inverses, original) = (&rows.inverses, self.problem.original());
+        let before = self.workers.first(|| residuals(inverses, original, norm, b, now))?;
         self.solution.row_scaled_residual = Some(before.by_rows);
         let open = matches!(self.options.method, None | Some(MethodName::Auto));
         if before.by_rows > rtol && !open {
@@ -140,7 +142,7 @@ impl Solver<'_> {
             self.solution.events.push(Event::new(EventKind::Warning, None, detail));
         } else if before.by_rows > rtol {
             let mut own = now.to_vec();
-            if self.go_on(&mut rows, before, b, &mut own, deadline, observer)? {
+            if self.go_on(&mut rows, before, stop, b, &mut own, deadline, observer)? {
                 x.write(&own)?;
             }
         }
@@ -173,12 +175,14 @@ impl Solver<'_> {
         &mut self,
         rows: &mut Rows,
         before: Residuals,
+        given: Stop,
         b: &[f64],
         x: &mut [f64],
         deadline: Option<Instant>,
         observer: &mut (dyn Observer + Send),
     ) -> Result<bool> {
-        let Stop { rtol, max_iters, .. } = self.stop;
+        let Stop { rtol, max_iters, reference, .. } = given;
+        let norm = self.solution.history.rhs_norm;
         let plain_target = self.solution.target.max(rtol);
         let who = self.carriers(b)?;
         let recognised = self.problem.fields.recognised().is_some();
@@ -209,6 +213,7 @@ impl Solver<'_> {
             let inner = match scaled {
                 Scaled::Same => {
                     let before = self.solution.clone();
+                    let stop = Stop { reference, ..stop };
                     let ran = self.run_attempts(false, stop, from, to, deadline, &mut behind);
                     let inner = std::mem::replace(&mut self.solution, before);
                     ran?;
@@ -241,7 +246,8 @@ impl Solver<'_> {
                 None => y.clone(),
             };
             let inverses = &rows.inverses;
-            let found = self.workers.first(|| residuals(inverses, self.problem.original(), b, &answer))?;
+            let found =
+                self.workers.first(|| residuals(inverses, self.problem.original(), norm, b, &answer))?;
             // Keep an x that meets the tolerance for ‖b − A x‖.
             let keeps = found.plain <= plain_target.max(best.plain);
             if keeps && found.missed(plain_target, rtol) < best.missed(plain_target, rtol) {
@@ -307,12 +313,12 @@ impl Solver<'_> {
     }
 }
 
-/// Computes both residuals of x. Collective.
-fn residuals(inverses: &[f64], system: OriginalSystem, b: &[f64], x: &[f64]) -> Result<Residuals> {
+/// Computes both residuals of x; `norm` is ‖b‖ of the system as given. Collective.
+fn residuals(inverses: &[f64], system: OriginalSystem, norm: f64, b: &[f64], x: &[f64]) -> Result<Residuals> {
     let r = system.residual(b, x)?;
     let share = |[r, b]: [f64; 2]| if b > 0.0 { r / b } else { r };
     Ok(Residuals {
-        plain: share(system.pair_of_norms(None, &r, b)?),
+        plain: share([system.norm(&r)?, norm]),
         by_rows: share(system.pair_of_norms(Some(inverses), &r, b)?),
     })
 }

@@ -10,7 +10,7 @@ use super::{Solution, Solver, fallbacks};
 use crate::memory::{Numbers, NumbersMut};
 use crate::method::MethodName;
 use crate::precond::PrecondSpec;
-use crate::space::Observer;
+use crate::space::{Observer, Stop};
 use crate::{Error, Result};
 use std::time::Instant;
 
@@ -48,27 +48,28 @@ impl Solver<'_> {
     /// Solves Aᵀ x = b from the set-up for A, or with a solver of its own. Collective.
     pub(super) fn run_transposed(
         &mut self,
+        stop: Stop,
         b: Numbers,
         mut x: NumbersMut,
         deadline: Option<Instant>,
         observer: &mut (dyn Observer + Send),
     ) -> Result<()> {
         if self.adjoint.is_some() {
-            return self.run_apart(None, b, x, deadline, observer);
+            return self.run_apart(stop, None, b, x, deadline, observer);
         }
         let any_precond = *self.options.precond_or_auto() == PrecondSpec::Auto;
         let any_method = matches!(self.options.method, None | Some(MethodName::Auto));
-        match self.run_attempts(true, self.stop, b, x.reborrow(), deadline, observer) {
+        match self.run_attempts(true, stop, b, x.reborrow(), deadline, observer) {
             Err(Error::Unsupported(why)) if any_precond => {
-                return self.run_apart(Some(why), b, x, deadline, observer);
+                return self.run_apart(stop, Some(why), b, x, deadline, observer);
             }
             done => done?,
         }
         let uneven = self.solution.converged() && self.solution.diagnosis.rows.ratio() > UNEVEN;
-        if uneven && any_method && !self.is_scaled && self.stop.is_usual() {
+        if uneven && any_method && !self.is_scaled && stop.is_usual() {
             let why = "rows of the transposed matrix differ in scale".to_string();
             let mut before = self.solution.clone();
-            self.run_apart(Some(why), b, x, deadline, observer)?;
+            self.run_apart(stop, Some(why), b, x, deadline, observer)?;
             // The second solve began from the x of the first.
             fallbacks::join(&mut before.history, &self.solution.history);
             before.history.true_relative_residual = self.solution.history.true_relative_residual;
@@ -85,6 +86,7 @@ impl Solver<'_> {
     /// Collective.
     fn run_apart(
         &mut self,
+        stop: Stop,
         why: Option<String>,
         b: Numbers,
         x: NumbersMut,
@@ -98,7 +100,7 @@ impl Solver<'_> {
                 Box::new(Solver::new_cancellable(problem, &self.options, &self.cancel, None)?)
             }
         };
-        solver.stop = self.stop;
+        solver.stop = stop;
         solver.time_limit = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         solver.run(false, b, x, observer)?;
         self.solution.copy_from(&solver.solution);

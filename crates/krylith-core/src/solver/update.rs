@@ -212,26 +212,32 @@ impl Solver<'_> {
     ) -> Result<()> {
         let mut kept: [Option<Bsr>; 2] = [None, None];
         let (mut values, mut anew) = ([(0, None); 2], false);
-        let Self { problem, dropped, workers, .. } = self;
+        let Self { problem, dropped, fixed, workers, .. } = self;
         let mut parts = workers.parts.take();
         let taken: Result<()> = workers.first(|| {
             for (((&(term, given), blocks), kept), to) in
                 new.iter().zip(blocks).zip(&mut kept).zip(&mut values)
             {
-                let whole = dropped.as_mut().map_or(&mut *problem, |dropped| &mut dropped.whole);
+                let second = dropped.as_mut().map(|dropped| &mut dropped.whole);
+                let first = fixed.as_mut().map(|fixed| &mut fixed.given);
+                let whole = first.or(second).unwrap_or(&mut *problem);
                 let stored = match whole.gather(term, given, blocks)? {
                     Gathered::Same => given,
                     Gathered::Host => Numbers::from(&*blocks),
                     Gathered::Blocks(made) => kept.insert(made).numbers(),
                 };
                 whole.terms.terms[term].1.to_mut().update_values(stored)?;
+                if let Some(fixed) = fixed {
+                    let less = dropped.as_mut().map_or(&mut *problem, |dropped| &mut dropped.whole);
+                    anew |= !fixed.update(&mut less.terms)?;
+                }
                 if let Some(dropped) = dropped {
                     anew |= !dropped.update(term, &mut problem.terms)?;
                 }
                 if let Some(parts) = &mut parts {
                     parts.update_values(&problem.terms, term)?;
                 }
-                let lent = parts.is_none() && dropped.is_none();
+                let lent = parts.is_none() && dropped.is_none() && fixed.is_none();
                 *to = (term, stored.gpu().filter(|_| lent).map(|_| stored));
             }
             Ok(())

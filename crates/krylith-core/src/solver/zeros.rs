@@ -178,15 +178,18 @@ fn mirrored_elsewhere(a: &Bsr, halo: &Halo, comm: &dyn Communicator, zero: &[boo
 }
 
 impl Solver<'_> {
-    /// Sets up the problem again with all stored entries, because new values are nonzero where zeros were
-    /// dropped.
+    /// Sets up the problem again as it was given, because new values do not allow what was separated from it.
     pub(super) fn take_whole(&mut self) -> Result<()> {
-        let Some(Dropped { mut whole, .. }) = self.dropped.take() else { return Ok(()) };
+        let (fixed, dropped) = (self.fixed.take(), self.dropped.take());
+        let by_fixed = fixed.is_some();
+        let given = fixed.map(|fixed| fixed.given).or(dropped.map(|dropped| dropped.whole));
+        let Some(mut whole) = given else { return Ok(()) };
         // The whole problem already has the new values, but not the coefficients.
         for (to, from) in whole.terms.terms.iter_mut().zip(&self.problem.terms.terms) {
             to.0 = from.0.clone();
         }
         whole.stages = self.problem.stages.clone();
+        whole.fields = self.problem.fields.clone();
         self.problem = whole;
         (self.rows, self.adjoint) = (None, None);
         let limits = Limits { cancel: self.cancel.clone(), deadline: None };
@@ -202,8 +205,16 @@ impl Solver<'_> {
             }
         }
         self.setup = profile::take();
-        let why = "the system was set up again: new values are not zero where stored zeros had been \
-                   dropped; from now on zeros are kept";
+        let why = match by_fixed {
+            false => {
+                "new values are not zero where stored zeros had been dropped; from now on zeros are kept"
+            }
+            true => {
+                "new values are not zero in rows that had a diagonal alone or where stored zeros had been \
+                 dropped; from now on the system is solved as given"
+            }
+        };
+        let why = format!("the system was set up again: {why}");
         self.pending = Some(Event::new(EventKind::Choice, None, why));
         Ok(())
     }

@@ -128,7 +128,7 @@ impl Stop {
 
     /// Returns the ‖r‖ that ends a solve with this ‖b‖.
     pub(crate) fn target(&self, norm_b: f64) -> f64 {
-        (self.rtol * norm_b).max(self.atol)
+        (self.rtol * self.reference.unwrap_or(norm_b)).max(self.atol)
     }
 }
 
@@ -296,6 +296,16 @@ impl History {
         let (first, last) = (self.residuals.first()?, self.residuals.last()?);
         let factor = (last / first).powf(1.0 / self.iterations as f64);
         (self.iterations > 0 && factor.is_finite()).then_some(factor)
+    }
+
+    /// Divides residuals by another norm than that of the right-hand side.
+    pub(crate) fn refer_to(&mut self, reference: f64) {
+        let share = if reference > 0.0 { self.rhs_norm / reference } else { 1.0 };
+        self.residuals.iter_mut().for_each(|r| *r *= share);
+        for value in [&mut self.true_relative_residual, &mut self.criterion_value, &mut self.rounding] {
+            *value *= share;
+        }
+        self.reference = reference;
     }
 
     /// Clears the record of the last solve and keeps the capacity.

@@ -22,6 +22,7 @@ mod diagnosis;
 mod direct;
 mod distributed;
 mod fields;
+mod fixed;
 mod function_operators;
 mod functions;
 mod gmres;

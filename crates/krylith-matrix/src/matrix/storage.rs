@@ -104,6 +104,24 @@ impl Storage {
         self.alone().map_or(Ok(None), |device| device.count_zero_blocks(square))
     }
 
+    /// For a matrix in blocks of this order that is only on a device: true if its rows refer to an unknown
+    /// whose own row has only a diagonal. `None` if the device does not look, or the host has the matrix.
+    ///
+    /// # Errors
+    /// A device that failed, or without memory for a byte per row.
+    pub fn refers_to_fixed_rows(&self, block: usize) -> Result<Option<bool>> {
+        Ok(self.alone().map(|device| device.refers_to_fixed_rows(block)).transpose()?.flatten())
+    }
+
+    /// The numbers of negative, zero and positive entries on the diagonal of a matrix in blocks of this order
+    /// that is only on a device. `None` if the device does not count them, or the host has the matrix.
+    ///
+    /// # Errors
+    /// A device that failed.
+    pub fn diagonal_signs(&self, block: usize) -> Result<Option<[u64; 3]>> {
+        Ok(self.alone().map(|device| device.diagonal_signs(block)).transpose()?.flatten())
+    }
+
     /// The norms of D⁻¹(b − A x), D⁻¹b, b − A x and b, where D is diagonal with the 1-norms of the rows, of a
     /// matrix that is only on a device; `None` otherwise, and if they overflow or underflow.
     ///

@@ -124,31 +124,44 @@ pub fn keep_mirrored(a: &Bsr, zero: &mut [bool]) {
 /// The blocks that are kept when others are dropped.
 #[derive(Debug, Clone)]
 pub struct Kept {
-    /// Positions of the kept blocks among all, ascending.
-    places: Vec<usize>,
+    /// Positions of the dropped blocks among all, ascending.
+    dropped: Vec<usize>,
     all: usize,
 }
 
 impl Kept {
     /// Keeps all blocks that are not marked.
     pub fn all_but(dropped: &[bool]) -> Self {
-        let places = (0..dropped.len()).filter(|&p| !dropped[p]).collect();
-        Self { places, all: dropped.len() }
+        let places = (0..dropped.len()).into_par_iter().with_min_len(RUN).filter(|&p| dropped[p]).collect();
+        Self::without(places, dropped.len())
+    }
+
+    /// Keeps all blocks of `all` but those at these ascending positions.
+    pub fn without(dropped: Vec<usize>, all: usize) -> Self {
+        Self { dropped, all }
+    }
+
+    /// Returns the number of kept blocks before the block at this position.
+    pub fn before(&self, place: usize) -> usize {
+        place - self.dropped.partition_point(|&p| p < place)
     }
 
     /// The matrices, which share one pattern, with only the kept blocks; the results share one pattern again.
     pub fn of(&self, matrices: &[&Bsr]) -> Vec<Bsr> {
         let Some(first) = matrices.first() else { return Vec::new() };
         let (b, n, all) = (first.block(), first.block_rows(), Arrays::of(first));
-        let row_ptr: Vec<usize> =
-            all.row_ptr.par_iter().map(|&end| self.places.partition_point(|&p| p < end)).collect();
-        let col: Vec<u32> = self.places.par_iter().map(|&p| all.col[p]).collect();
+        let row_ptr: Vec<usize> = all.row_ptr.par_iter().map(|&end| self.before(end)).collect();
+        let left = self.all - self.dropped.len();
+        let mut col = vec![0; left];
+        self.gather(1, all.col, &mut col);
         let mut out: Vec<Bsr> = Vec::with_capacity(matrices.len());
         for a in matrices {
-            let mut values = vec![0.0; self.places.len() * b * b];
+            let mut values = vec![0.0; left * b * b];
             self.gather(b * b, a.values(), &mut values);
             let storage = match out.first() {
-                None => Storage::host(n, a.block_columns(), row_ptr.clone(), col.clone(), values),
+                None => {
+                    Storage::host(n, a.block_columns(), row_ptr.clone(), std::mem::take(&mut col), values)
+                }
                 Some(first) => first.storage().with_host_values(values),
             };
             out.push(Bsr::from_storage(b, storage));
@@ -157,23 +170,31 @@ impl Kept {
     }
 
     /// Copies the `unit` numbers of each kept block.
-    pub fn gather(&self, unit: usize, from: &[f64], to: &mut [f64]) {
-        to.par_chunks_mut(RUN * unit).zip(self.places.par_chunks(RUN)).for_each(|(to, places)| {
-            for (to, &p) in to.chunks_exact_mut(unit).zip(places) {
-                to.copy_from_slice(&from[p * unit..(p + 1) * unit]);
+    pub fn gather<T: Copy + Send + Sync>(&self, unit: usize, from: &[T], to: &mut [T]) {
+        let mut pieces = Vec::with_capacity(self.all.div_ceil(RUN));
+        let mut rest = to;
+        for begin in (0..self.all).step_by(RUN) {
+            let end = (begin + RUN).min(self.all);
+            let (own, others) = rest.split_at_mut((self.before(end) - self.before(begin)) * unit);
+            pieces.push((begin..end, own));
+            rest = others;
+        }
+        pieces.into_par_iter().for_each(|(range, mut to)| {
+            let first = self.dropped.partition_point(|&p| p < range.start);
+            let inside = self.dropped[first..].iter().copied().take_while(|p| *p < range.end);
+            let mut begin = range.start;
+            for end in inside.chain([range.end]) {
+                let (own, others) = to.split_at_mut((end - begin) * unit);
+                own.copy_from_slice(&from[begin * unit..end * unit]);
+                (to, begin) = (others, end + 1);
             }
         });
     }
 
     /// True if a dropped block is no longer zero.
     pub fn misses(&self, unit: usize, values: &[f64]) -> bool {
-        // The dropped blocks lie between consecutive kept ones.
-        let ends = self.places.par_iter().copied().chain([self.all]);
-        let begins = rayon::iter::once(0).chain(self.places.par_iter().map(|p| p + 1));
-        begins
-            .zip(ends)
-            .with_min_len(RUN)
-            .any(|(from, to)| values[from * unit..to * unit].iter().any(|v| *v != 0.0))
+        let differs = |&p: &usize| values[p * unit..(p + 1) * unit].iter().any(|v| *v != 0.0);
+        self.dropped.par_iter().with_min_len(RUN).any(differs)
     }
 }
 

@@ -32,6 +32,15 @@ kernels! {
         differ: At<i32>,
     );
     fn zero_blocks(blocks: i64, square: i32, values: At<f64>, count: At<u64>);
+    fn fixed_rows(
+        rows: i64, block: i32, row_ptr: At<i64>, col: At<u32>, values: At<f64>, flags: At<u8>, any: At<i32>,
+    );
+    fn diagonal_signs(
+        rows: i64, block: i32, row_ptr: At<i64>, col: At<u32>, values: At<f64>, counts: At<u64>,
+    );
+    fn refers_to_fixed(
+        rows: i64, block: i32, row_ptr: At<i64>, col: At<u32>, values: At<f64>, flags: At<u8>, found: At<i32>,
+    );
 }
 
 kernels! {
@@ -226,6 +235,40 @@ impl OnDevice for Resident {
         let mut found = [0];
         device.read(&count, 0, &mut found)?;
         Ok(Some(found[0] as usize))
+    }
+
+    fn refers_to_fixed_rows(&self, block: usize) -> Result<Option<bool>> {
+        let (device, rows) = (&self.device, self.row_ptr.len() - 1);
+        let (flags, found) =
+            (device.allocate::<u8>(rows * block, "flags")?, device.zeros::<i32>(2, "flags")?);
+        let (flagged, referred) = (found.at(0), found.at(1));
+        let mut answer = [0; 2];
+        let run = |lanes: usize| (rows * lanes).div_ceil(256).clamp(1, 32 * device.multiprocessors());
+        let a = (&self.row_ptr, &self.col, &self.values);
+        let function = device.function(&arrays(fixed_rows, "int", "int"))?;
+        let of = function.on(device, run(block), 256);
+        of.run(rows as i64, block as i32, a.0, a.1, a.2, &flags, flagged)?;
+        device.read(&found, 0, &mut answer)?;
+        if answer[0] == 0 {
+            return Ok(Some(false));
+        }
+        let function = device.function(&arrays(refers_to_fixed, "int", "int"))?;
+        let of = function.on(device, run(8), 256);
+        of.run(rows as i64, block as i32, a.0, a.1, a.2, &flags, referred)?;
+        device.read(&found, 0, &mut answer)?;
+        Ok(Some(answer[1] != 0))
+    }
+
+    fn diagonal_signs(&self, block: usize) -> Result<Option<[u64; 3]>> {
+        let (device, rows) = (&self.device, self.row_ptr.len() - 1);
+        let counts = device.zeros::<u64>(3, "counters")?;
+        let function = device.function(&arrays(diagonal_signs, "int", "int"))?;
+        let grid = (rows * block).div_ceil(256).clamp(1, 32 * device.multiprocessors());
+        let of = function.on(device, grid, 256);
+        of.run(rows as i64, block as i32, &self.row_ptr, &self.col, &self.values, &counts)?;
+        let mut found = [0; 3];
+        device.read(&counts, 0, &mut found)?;
+        Ok(Some(found))
     }
 
     fn row_scaled_norms(&self, block: usize, b: Numbers, x: Numbers) -> Result<Option<[f64; 4]>> {

@@ -158,13 +158,20 @@ impl<S: SolverSpace> Rank<S> {
     /// Takes the result of column k, if the current attempt has solved it together with others: x goes to the
     /// vector of a solve, and the history to that of the attempt. Returns the seconds of the column, and why
     /// it was halted.
-    pub(super) fn take_solved(&mut self, k: usize) -> Result<Option<(f64, Option<&'static str>)>> {
+    pub(super) fn take_solved(
+        &mut self,
+        k: usize,
+        stop: &Stop,
+    ) -> Result<Option<(f64, Option<&'static str>)>> {
         let Some(on) = self.together.as_mut().filter(|on| on.attempt == self.next_attempt) else {
             return Ok(None);
         };
         let Some(solved) = on.solved.get_mut(k).and_then(Option::take) else { return Ok(None) };
         self.space.copy(&on.x[k], &mut self.on.x)?;
         super::copy_history(&mut self.history, &solved.history);
+        if let Some(reference) = stop.reference.filter(|_| stop.is_usual()) {
+            self.history.refer_to(reference);
+        }
         self.restarts = solved.restarts;
         Ok(Some((solved.seconds, solved.halted)))
     }

@@ -95,8 +95,8 @@ impl<S: SolverSpace> Rank<S> {
     /// the range is orthogonal to the other. Returns a remark if the solve did not converge.
     fn make_whole(&mut self, norm: f64, floor: f64, residual: f64) -> Option<String> {
         let history = &mut self.solution.history;
+        let share = history.reference / norm;
         history.reference = norm;
-        let share = history.rhs_norm / norm;
         history.residuals.iter_mut().for_each(|r| *r = (*r * share).hypot(floor));
         (history.rhs_norm, history.rounding) = (norm, history.rounding * share);
         (history.true_relative_residual, history.criterion_value) = (residual, residual);

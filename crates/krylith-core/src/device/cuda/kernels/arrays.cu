@@ -71,3 +71,60 @@ extern "C" __global__ void zero_blocks(long long blocks, int square, const doubl
     for (int d = 16; d > 0; d /= 2) own += __shfl_xor_sync(~0u, own, d);
     if (threadIdx.x % 32 == 0 && own > 0) atomicAdd(count, own);
 }
+
+// Flags the unknowns whose rows have a diagonal alone; `any` becomes 1 if there is one.
+extern "C" __global__ void fixed_rows(long long rows, int block, const long long* __restrict__ row_ptr, const unsigned* __restrict__ col,
+                                      const double* __restrict__ values, unsigned char* flags, int* any) {
+    for (long long u = blockIdx.x * (long long)blockDim.x + threadIdx.x; u < rows * block; u += (long long)gridDim.x * blockDim.x) {
+        const long long i = u / block;
+        const int r = (int)(u % block);
+        bool alone = true, diagonal = false;
+        for (long long p = row_ptr[i]; p < row_ptr[i + 1] && alone; ++p) {
+            for (int c = 0; c < block; ++c) {
+                if (values[(p * block + r) * block + c] == 0.0) continue;
+                const bool own = col[p] == i && c == r;
+                diagonal |= own;
+                alone &= own;
+            }
+        }
+        flags[u] = alone && diagonal;
+        if (alone && diagonal) *any = 1;
+    }
+}
+
+// `found` becomes 1 if a row that is not flagged has an entry in the column of one that is.
+extern "C" __global__ void refers_to_fixed(long long rows, int block, const long long* __restrict__ row_ptr, const unsigned* __restrict__ col,
+                                           const double* __restrict__ values, const unsigned char* __restrict__ flags, int* found) {
+    const int lane = threadIdx.x % 8;
+    bool refers = false;
+    for (long long i = (blockIdx.x * (long long)blockDim.x + threadIdx.x) / 8; i < rows; i += (long long)gridDim.x * blockDim.x / 8) {
+        for (long long p = row_ptr[i] + lane; p < row_ptr[i + 1]; p += 8) {
+            for (int c = 0; c < block; ++c) {
+                if (!flags[(long long)col[p] * block + c]) continue;
+                for (int r = 0; r < block; ++r) refers |= !flags[i * block + r] && values[(p * block + r) * block + c] != 0.0;
+            }
+        }
+    }
+    if (refers) *found = 1;
+}
+
+// Counts the negative, zero and positive entries on the diagonal.
+extern "C" __global__ void diagonal_signs(long long rows, int block, const long long* __restrict__ row_ptr, const unsigned* __restrict__ col,
+                                          const double* __restrict__ values, unsigned long long* counts) {
+    unsigned long long own[3] = {0, 0, 0};
+    for (long long u = blockIdx.x * (long long)blockDim.x + threadIdx.x; u < rows * block; u += (long long)gridDim.x * blockDim.x) {
+        const long long i = u / block;
+        const int r = (int)(u % block);
+        double d = 0.0;
+        for (long long p = row_ptr[i]; p < row_ptr[i + 1]; ++p) {
+            if (col[p] == i) d += values[(p * block + r) * block + r];
+        }
+        own[d < 0.0 ? 0 : d > 0.0 ? 2 : 1] += 1;
+    }
+#pragma unroll
+    for (int k = 0; k < 3; ++k) {
+#pragma unroll
+        for (int d = 16; d > 0; d /= 2) own[k] += __shfl_xor_sync(~0u, own[k], d);
+        if (threadIdx.x % 32 == 0 && own[k] > 0) atomicAdd(counts + k, own[k]);
+    }
+}

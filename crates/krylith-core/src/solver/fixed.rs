@@ -1,0 +1,346 @@
+//! Unknowns that rows with a diagonal alone fix, while other rows refer to them.
+//!
+//! Many codes impose boundary values so: row i becomes dᵢ xᵢ = bᵢ, and column i stays as it was. Then A is not
+//! symmetric even if the equations are, coarse levels mix fixed and other unknowns, and methods must find what
+//! a division gives. So the devices solve A′ x = b′ instead. A′ is A without E, the entries of other rows in
+//! the columns F of fixed unknowns, and b′ = b − E x_F with x_F = D⁻¹ b_F. Both systems have the same
+//! residual, because x_F is exact: b − A x = b′ − A′ x. So the stopping criterion is that of A x = b.
+//!
+//! For Aᵀ y = c, the devices solve A′ᵀ y = c in the other unknowns, and y_F = D⁻¹ (c_F − Eᵀ y) follows.
+
+use super::Solver;
+use super::host_criterion::HostCriterion;
+use super::recognise::ScalarRows;
+use crate::comm::agree;
+use crate::halo::to_owners;
+use crate::matrix::zeros::Kept;
+use crate::matrix::{Arrays, Bsr};
+use crate::memory::{Numbers, NumbersMut};
+use crate::operator::Terms;
+use crate::problem::Problem;
+use crate::space::{Criterion, RelativeTo, Stop};
+use crate::text::plural;
+use crate::{Error, Result};
+use rayon::prelude::*;
+use std::borrow::Cow;
+
+/// Any method solves smaller systems at once.
+const LEAST: usize = 256;
+
+/// An entry of another row in the column of a fixed unknown.
+struct Coupling {
+    /// Its position among the stored numbers.
+    place: usize,
+    /// The own unknown of its row, and the own or ghost unknown of its column.
+    row: u32,
+    column: u32,
+}
+
+/// The fixed unknowns of a system, and what the devices do not see.
+pub(super) struct Fixed<'a> {
+    /// The problem as given, with the values of the last update.
+    pub given: Problem<'a>,
+    /// Each own fixed unknown, and the position of its diagonal among the stored numbers.
+    unknowns: Vec<(u32, usize)>,
+    /// The entries of E in own rows, row by row.
+    couplings: Vec<Coupling>,
+    /// The blocks that A′ keeps: all but those in which E is alone.
+    kept: Kept,
+    /// The positions of the other entries of E among the numbers of A′.
+    zeroed: Vec<usize>,
+    /// The remark for reports.
+    pub note: String,
+    /// Host vectors of a solve: the right-hand side and the solution.
+    vectors: [Vec<f64>; 2],
+}
+
+/// Separates the fixed unknowns of a problem. Returns the problem that the devices solve, and a record of the
+/// others if there are any. Collective.
+///
+/// # Errors
+/// A rank that has ended or failed.
+pub(super) fn without(problem: Problem<'_>) -> Result<(Problem<'_>, Option<Fixed<'_>>)> {
+    let Some((fixed, unknowns, couplings)) = found(&problem)? else { return Ok((problem, None)) };
+    let a = &problem.terms.terms[0].1;
+    let (kept, zeroed) = separated(a, &fixed, &couplings);
+    let mut without = kept.of(&[a]).swap_remove(0);
+    let values = without.values_mut();
+    zeroed.iter().for_each(|&place| values[place] = 0.0);
+    let mut less = problem.clone();
+    less.terms.terms[0].1 = Cow::Owned(without);
+    less.given = Vec::new();
+    let mut rows = [unknowns.len() as f64];
+    problem.comm.sum(&mut rows)?;
+    let rows = rows[0] as usize;
+    let (what, they) = if rows == 1 { ("fixes an unknown", "it is") } else { ("fix unknowns", "they are") };
+    let note = format!(
+        "{} with a diagonal alone {what} to which other rows refer; {they} solved first",
+        plural(rows, "row")
+    );
+    let vectors = Default::default();
+    Ok((less, Some(Fixed { given: problem, unknowns, couplings, kept, zeroed, note, vectors })))
+}
+
+/// The flags of own and ghost unknowns that are fixed, the own ones with the positions of their diagonals, and
+/// the entries of other rows in their columns.
+type Found = (Vec<bool>, Vec<(u32, usize)>, Vec<Coupling>);
+
+/// Finds the fixed unknowns of a problem. `None` if no other row refers to one. Collective.
+fn found(problem: &Problem) -> Result<Option<Found>> {
+    let (terms, comm) = (&problem.terms, &*problem.comm);
+    let [(c, a)] = &terms.terms[..] else { return Ok(None) };
+    if problem.unknowns < LEAST || terms.stages() != 1 || c[(0, 0)] != 1.0 {
+        return Ok(None);
+    }
+    // The host needs the entries only if a device finds such rows.
+    let looked = if terms.halo.is_none() { a.storage().refers_to_fixed_rows(a.block()) } else { Ok(None) };
+    let looked = agree(comm, looked)?.unwrap_or(!a.storage().is_on_device_alone());
+    let mut nowhere = [f64::from(u8::from(!looked))];
+    comm.sum(&mut nowhere)?;
+    if nowhere[0] > 0.0 {
+        return Ok(None);
+    }
+    let unknowns = fixed_unknowns(a);
+    let mut fixed = vec![false; terms.rows()];
+    unknowns.iter().for_each(|&(u, _)| fixed[u as usize] = true);
+    let mut rows = [unknowns.len() as f64];
+    comm.sum(&mut rows)?;
+    if rows[0] == 0.0 {
+        return Ok(None);
+    }
+    if let Some(halo) = &terms.halo {
+        let flags: Vec<f64> = fixed.iter().map(|fixed| f64::from(u8::from(*fixed))).collect();
+        let all = halo.with_ghosts(comm, a.block(), &flags)?;
+        fixed = all.into_iter().map(|flag| flag != 0.0).collect();
+    }
+    let couplings = couplings(a, &fixed);
+    let values = a.values();
+    let mut refers = [f64::from(u8::from(couplings.iter().any(|e| values[e.place] != 0.0)))];
+    comm.sum(&mut refers)?;
+    Ok((refers[0] > 0.0).then_some((fixed, unknowns, couplings)))
+}
+
+/// Finds the unknowns whose rows have only a diagonal, and the positions of these among the stored numbers.
+fn fixed_unknowns(a: &Bsr) -> Vec<(u32, usize)> {
+    let (b, alone, arrays) = (a.block(), ScalarRows::of(a).alone(), Arrays::of(a));
+    let place = |u: usize| {
+        let (i, r) = (u / b, u % b);
+        let at = arrays.row(i).find(|&p| arrays.col[p] as usize == i)?;
+        let place = at * b * b + r * b + r;
+        (arrays.values[place] != 0.0).then_some((u as u32, place))
+    };
+    (0..alone.len()).filter(|&u| alone[u]).filter_map(place).collect()
+}
+
+/// Finds the stored entries of other rows in the columns of fixed unknowns, row by row.
+fn couplings(a: &Bsr, fixed: &[bool]) -> Vec<Coupling> {
+    let (b, arrays) = (a.block(), Arrays::of(a));
+    let node: Vec<bool> = fixed.chunks_exact(b).map(|node| node.contains(&true)).collect();
+    let of_row = |i: usize| {
+        let (arrays, node) = (&arrays, &node);
+        let entries = arrays.row(i).filter(move |&p| node[arrays.col[p] as usize]).flat_map(move |p| {
+            (0..b * b).map(move |e| (p * b * b + e, i * b + e / b, arrays.col[p] as usize * b + e % b))
+        });
+        entries
+            .filter(|&(_, row, column)| fixed[column] && !fixed[row])
+            .map(|(place, row, column)| Coupling { place, row: row as u32, column: column as u32 })
+    };
+    (0..a.block_rows()).into_par_iter().with_min_len(256).flat_map_iter(of_row).collect()
+}
+
+/// Returns the blocks that stay without these entries, and the positions of the other entries among the
+/// numbers that stay. A block goes if all its rows or columns are those of fixed unknowns.
+fn separated(a: &Bsr, fixed: &[bool], couplings: &[Coupling]) -> (Kept, Vec<usize>) {
+    let (b, unit) = (a.block(), a.block() * a.block());
+    let alone = |e: &Coupling| {
+        let (row, column) = (e.row as usize / b * b, e.column as usize / b * b);
+        (0..unit).all(|k| fixed[row + k / b] || fixed[column + k % b])
+    };
+    let blocks = couplings.chunk_by(|x, y| x.place / unit == y.place / unit);
+    let (gone, partial): (Vec<_>, Vec<_>) = blocks.partition(|entries| alone(&entries[0]));
+    let kept = Kept::without(gone.iter().map(|entries| entries[0].place / unit).collect(), a.blocks());
+    let place = |e: &Coupling| kept.before(e.place / unit) * unit + e.place % unit;
+    let zeroed = partial.into_iter().flatten().map(place).collect();
+    (kept, zeroed)
+}
+
+impl Fixed<'_> {
+    /// Copies new values from the given problem to the terms that the devices solve. Returns false if a fixed
+    /// row has other entries than its diagonal now. Collective.
+    ///
+    /// # Errors
+    /// A rank that has ended or failed.
+    pub fn update(&self, less: &mut Terms) -> Result<bool> {
+        let whole = &self.given.terms.terms[0].1;
+        let rows = ScalarRows::of(whole);
+        let changed = |&(u, place): &(u32, usize)| {
+            whole.values()[place] == 0.0 || rows.row(u as usize).any(|(j, _)| j != u as usize)
+        };
+        let mut changed = [f64::from(u8::from(self.unknowns.iter().any(changed)))];
+        self.given.comm.sum(&mut changed)?;
+        if changed[0] > 0.0 {
+            return Ok(false);
+        }
+        let to = less.terms.first_mut().ok_or_else(|| Error::Internal("a problem without a term".into()))?;
+        let to = to.1.to_mut().values_mut();
+        self.kept.gather(whole.block() * whole.block(), whole.values(), to);
+        self.zeroed.iter().for_each(|&place| to[place] = 0.0);
+        Ok(true)
+    }
+
+    /// Adds E x, or Eᵀ x, to y. Collective.
+    ///
+    /// # Errors
+    /// A rank that has ended or failed.
+    pub fn add_product(&self, transposed: bool, x: &[f64], y: &mut [f64]) -> Result<()> {
+        let (values, own) = (self.given.terms.terms[0].1.values(), x.len());
+        let (comm, halo, b) = (&*self.given.comm, &self.given.terms.halo, self.given.block());
+        if !transposed {
+            let x = match halo {
+                None => Cow::Borrowed(x),
+                Some(halo) => Cow::Owned(halo.with_ghosts(comm, b, x)?),
+            };
+            let add = |e: &Coupling| y[e.row as usize] += values[e.place] * x[e.column as usize];
+            self.couplings.iter().for_each(add);
+            return Ok(());
+        }
+        let ghosts = halo.as_ref().map_or(0, |halo| halo.ghosts * b);
+        let mut sums = vec![0.0; own + ghosts];
+        for e in &self.couplings {
+            sums[e.column as usize] += values[e.place] * x[e.row as usize];
+        }
+        if let Some(halo) = halo {
+            to_owners(comm, halo, b, &mut sums, |own, more| own + more)?;
+        }
+        y.iter_mut().zip(sums).for_each(|(y, more)| *y += more);
+        Ok(())
+    }
+
+    /// Divides the numbers of fixed unknowns by their diagonals.
+    fn divide(&self, x: &mut [f64]) {
+        let values = self.given.terms.terms[0].1.values();
+        self.unknowns.iter().for_each(|&(u, place)| x[u as usize] /= values[place]);
+    }
+
+    /// Computes the right-hand side and the initial x of the devices, and returns their stopping criterion.
+    fn begin(&self, transposed: bool, stop: Stop, b: &[f64], x: &mut [f64]) -> Result<(Vec<f64>, Stop)> {
+        let original = self.given.original();
+        let norm = original.norm(b)?;
+        let first = stop.relative_to == RelativeTo::R0 && !transposed && stop.reference.is_none();
+        let reference = match stop.criterion {
+            _ if stop.reference.is_some() => stop.reference,
+            Criterion::Residual if stop.relative_to == RelativeTo::B => Some(norm),
+            Criterion::Residual if first => Some(original.norm(&original.residual(b, x)?)?),
+            Criterion::Rows if !transposed => {
+                let criterion = HostCriterion::new(original, stop);
+                let r0 = if first { criterion.of(b, x, &original.residual(b, x)?)?.value } else { 0.0 };
+                Some(criterion.reference(b, norm, r0)?)
+            }
+            _ => None,
+        };
+        let mut rhs = b.to_vec();
+        for &(u, _) in &self.unknowns {
+            let u = u as usize;
+            (rhs[u], x[u]) = if transposed { (0.0, 0.0) } else { (b[u], b[u]) };
+        }
+        if !transposed {
+            self.divide(x);
+            let mut product = vec![0.0; b.len()];
+            self.add_product(false, x, &mut product)?;
+            rhs.iter_mut().zip(product).for_each(|(b, more)| *b -= more);
+        }
+        let reference = reference.filter(|reference| *reference > 0.0 && reference.is_finite());
+        Ok((rhs, Stop { reference, ..stop }))
+    }
+
+    /// Computes the right-hand side and the initial x of one of several columns, and the tolerance relative to
+    /// this right-hand side.
+    ///
+    /// # Errors
+    /// A rank that has ended or failed.
+    pub fn begin_column(
+        &self,
+        transposed: bool,
+        stop: Stop,
+        b: &[f64],
+        x: &mut [f64],
+    ) -> Result<(Vec<f64>, f64)> {
+        let (rhs, own) = self.begin(transposed, stop, b, x)?;
+        let norm = self.given.original().norm(&rhs)?;
+        let share = own.reference.filter(|_| norm > 0.0).map_or(1.0, |reference| reference / norm);
+        Ok((rhs, stop.rtol * share))
+    }
+
+    /// Sets the fixed unknowns of an x that the devices have found.
+    fn end(&self, transposed: bool, b: &[f64], x: &mut [f64]) -> Result<()> {
+        let mut exact = b.to_vec();
+        if transposed {
+            let mut product = vec![0.0; x.len()];
+            self.add_product(true, x, &mut product)?;
+            exact.iter_mut().zip(product).for_each(|(b, more)| *b -= more);
+        }
+        self.divide(&mut exact);
+        self.unknowns.iter().for_each(|&(u, _)| x[u as usize] = exact[u as usize]);
+        Ok(())
+    }
+}
+
+impl Solver<'_> {
+    /// Runs `solve` for the system without fixed unknowns, with a right-hand side, an x and a stopping criterion of its own, and
+    /// sets the fixed unknowns of x. Runs it for the given system if there are none. Collective.
+    pub(super) fn without_fixed(
+        &mut self,
+        transposed: bool,
+        b: Numbers,
+        mut x: NumbersMut,
+        solve: impl FnOnce(&mut Self, Stop, Numbers, NumbersMut) -> Result<()>,
+    ) -> Result<()> {
+        let Some(mut fixed) = self.fixed.take() else { return solve(self, self.stop, b, x) };
+        let done = self.separately(&mut fixed, transposed, b, x.reborrow(), solve);
+        self.fixed = Some(fixed);
+        done
+    }
+
+    fn separately(
+        &mut self,
+        fixed: &mut Fixed,
+        transposed: bool,
+        b: Numbers,
+        mut x: NumbersMut,
+        solve: impl FnOnce(&mut Self, Stop, Numbers, NumbersMut) -> Result<()>,
+    ) -> Result<()> {
+        let [mut b_here, mut x_here] = std::mem::take(&mut fixed.vectors);
+        let b = b.on_host(&mut b_here)?;
+        x_here.resize(x.len(), 0.0);
+        x.as_array().read(&mut x_here)?;
+        let stop = self.stop;
+        let (rhs, inner) = self.workers.first(|| fixed.begin(transposed, stop, b, &mut x_here))?;
+        let found = solve(self, inner, Numbers::from(&rhs), NumbersMut::from(&mut x_here));
+        let ended = found.and_then(|()| {
+            self.workers.first(|| {
+                fixed.end(transposed, b, &mut x_here)?;
+                let original = fixed.given.original();
+                let exact = match transposed || stop.is_usual() {
+                    true => None,
+                    false => {
+                        let r = original.residual(b, &x_here)?;
+                        Some(HostCriterion::new(original, stop).of(b, &x_here, &r)?)
+                    }
+                };
+                Ok((original.norm(b)?, exact))
+            })
+        });
+        let (norm, exact) = ended?;
+        x.write(&x_here)?;
+        let history = &mut self.solution.history;
+        let reference = history.reference;
+        history.rhs_norm = norm;
+        // D′⁻¹ r and |A′||x| + |b′| bound the quantities of the given system. These are at most as large.
+        if let Some(exact) = exact.filter(|_| norm > 0.0 && reference > 0.0) {
+            history.true_relative_residual = exact.plain / norm;
+            history.criterion_value = history.criterion_value.min(exact.value / reference);
+        }
+        fixed.vectors = [b_here, x_here];
+        Ok(())
+    }
+}
