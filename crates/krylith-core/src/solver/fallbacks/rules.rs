@@ -145,7 +145,7 @@ pub(super) const RULES: [Rule; 44] = [
     rule(|s| s.symmetric, "jacobi", Cg, 30, usual), // ILDU of a definite matrix may be indefinite
     // In natural order, fill replaces the zero pivots of a saddle point before elimination divides by them.
     // Otherwise the attempt fails at once.
-    rule(|s| s.has_weak_diagonal, "ras", Gmres, 30, |_| Budget::until(UNKNOWN)),
+    rule(|s| s.has_weak_diagonal, "ras", Gmres, 30, System::until_more_fill),
     rule(System::is_whole, WHOLE_ILDU, Bicgstab, 30, |s| s.until_next(Bicgstab)),
     rule(|s| !s.is_whole(), "ildu", Bicgstab, 30, |s| s.until_next(Bicgstab)),
     rule(|s| !s.symmetric && s.is_filled(), FILLED_ILDU, Bicgstab, 30, System::until_direct),
@@ -468,6 +468,12 @@ impl System {
     fn until_split(&self) -> Budget {
         let direct = if self.has_direct() { self.direct_iterations(Cg) / SPLIT[1] } else { f64::INFINITY };
         Budget::of(40, direct.clamp(100.0, 400.0))
+    }
+
+    /// Returns the budget of overlapping subdomains. On a GPU, later attempts take seconds: an H200 takes 0.14 s
+    /// for 432 iterations with 332,000 unknowns of a reservoir, and 1.1 s for direct factors.
+    fn until_more_fill(&self) -> Budget {
+        if self.on_gpu { AT_ONCE } else { Budget::until(UNKNOWN) }
     }
 
     /// Returns the number of iterations that take as long as direct factors.

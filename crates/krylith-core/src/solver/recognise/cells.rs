@@ -6,7 +6,7 @@
 use super::ScalarRows;
 use super::nodes::{self, Nodes};
 use crate::fields::{Coupled, Field, Recognised};
-use crate::text::count;
+use crate::text::{count, plural};
 
 /// Smallest share of couplings in both directions of a pressure, and the largest of a transported unknown.
 const BOTH: [f64; 2] = [0.95, 0.5];
@@ -35,7 +35,7 @@ pub(super) fn find(a: &ScalarRows) -> Option<(Vec<Field>, Recognised)> {
         return None;
     }
     let cells = Cells::of(a)?;
-    let (b, count_of) = (cells.block, a.rows / cells.block);
+    let (b, count_of) = (cells.block, cells.unknowns.len() / cells.block);
     let sample = || (0..count_of).step_by((count_of / SAMPLE).max(1));
     let (mut all, mut both) = (vec![0usize; b], vec![0usize; b]);
     for i in sample() {
@@ -67,11 +67,20 @@ pub(super) fn find(a: &ScalarRows) -> Option<(Vec<Field>, Recognised)> {
     let others = (0..b).filter(|c| *c != pressure).zip(1..);
     let mut fields = vec![field("p", pressure)];
     fields.extend(others.map(|(c, k)| field(&format!("s{k}"), c)));
-    let text = format!(
+    let mut text = format!(
         "{} cells of {b} unknowns: unknown {pressure} of each is a pressure, which couples in both directions, and \
          the others are transported",
         count(count_of)
     );
+    let wells: Vec<u32> = (cells.unknowns.len() as u32..a.rows as u32).collect();
+    if !wells.is_empty() {
+        text += &format!(
+            "; {} at the end {} in no cell",
+            plural(wells.len(), "unknown"),
+            if wells.len() == 1 { "is" } else { "are" }
+        );
+        fields.push(Field::new("w", wells));
+    }
     Some((fields, Recognised { kind: Coupled::Cells, text }))
 }
 
@@ -83,18 +92,28 @@ fn looks_symmetric(a: &ScalarRows) -> bool {
 }
 
 impl<'a> Cells<'a> {
-    /// Takes the point blocks of the matrix as cells, or finds cells by their pattern.
+    /// Takes the point blocks of the matrix as cells, or finds cells by their pattern. The last unknowns may be
+    /// in no cell, such as those of wells.
     fn of(a: &'a ScalarRows<'a>) -> Option<Self> {
         let (unknowns, block) = match a.block {
             1 => {
-                let Nodes { unknowns, block, .. } =
-                    nodes::find(a, &vec![true; a.rows], &a.alone(), &SIZES, FULL);
-                (unknowns, block)
+                let alone = a.alone();
+                let most = SIZES[0];
+                let mut tried = (0..most).map(|rest| {
+                    let sizes: Vec<usize> = SIZES.into_iter().filter(|b| a.rows % b == rest).collect();
+                    let inside = a.rows - rest;
+                    let of: Vec<bool> = (0..a.rows).map(|i| i < inside).collect();
+                    let Nodes { unknowns, block, .. } = nodes::find(a, &of, &alone, &sizes, FULL);
+                    (unknowns, block, inside)
+                });
+                let found =
+                    tried.find(|(unknowns, block, inside)| *block > 1 && unknowns.len() == *inside)?;
+                (found.0, found.1)
             }
             block => ((0..a.rows as u32).collect(), block),
         };
-        let suits = SIZES.contains(&block) && unknowns.len() == a.rows;
-        let mut place = vec![0; a.rows];
+        let suits = SIZES.contains(&block);
+        let mut place = vec![u32::MAX; a.rows];
         unknowns.iter().zip(0..).for_each(|(&i, k)| place[i as usize] = k);
         suits.then_some(Self { a, unknowns, place, block })
     }
@@ -104,7 +123,7 @@ impl<'a> Cells<'a> {
         let b = self.block;
         let mut blocks: Vec<(usize, Vec<f64>)> = Vec::with_capacity(8);
         for (r, &i) in self.unknowns[cell * b..(cell + 1) * b].iter().enumerate() {
-            for (j, v) in self.a.row(i as usize) {
+            for (j, v) in self.a.row(i as usize).filter(|(j, _)| self.place[*j] != u32::MAX) {
                 let (k, c) = (self.place[j] as usize / b, self.place[j] as usize % b);
                 let at = blocks.iter().position(|(other, _)| *other == k).unwrap_or_else(|| {
                     blocks.push((k, vec![0.0; b * b]));
