@@ -3,9 +3,11 @@
 
 mod blocks;
 mod data;
+mod kronecker;
 mod transposed;
 
 pub use blocks::FieldBlock;
+pub(crate) use kronecker::same_coefficients;
 
 use crate::comm::{Communicator, Solo};
 use crate::fields::Fields;
@@ -275,38 +277,6 @@ impl<'a> Problem<'a> {
     /// M and L that are not square.
     pub fn kronecker(k: &'a KroneckerSum) -> Result<Self> {
         Ok(Self { stages: Some((k.a.clone(), k.b.clone())), ..Self::new(Terms::kronecker(k))? })
-    }
-
-    /// Creates the problem A⊗M + τB⊗L from two problems of one matrix each, with the same block size. New
-    /// values of M and L are given in the order of their own problems: for a scalar matrix [in
-    /// blocks](Self::csr_in_blocks), in the order of the scalar matrix.
-    ///
-    /// # Errors
-    /// As [`KroneckerSum::new`]; problems of several terms, or distributed problems.
-    ///
-    /// ```
-    /// use krylith::{Problem, Solver, matrix::{Csr, Dense}};
-    /// let a = Csr::from_triplets(2, 2, &[(0, 0, 4.0), (1, 0, 1.0), (1, 1, 4.0)])?;
-    /// let of = |a| Problem::csr_in_blocks(a, Some(2));
-    /// let sum = Problem::kronecker_of(Dense::identity(1), Dense::identity(1), 0.5, &of(&a)?, &of(&a)?)?;
-    /// let mut solver = Solver::new(&sum, &"device=cpu".parse()?)?;
-    /// solver.update_term(0, &[2.0, 1.0, 2.0])?; // the three entries of M
-    /// let mut x = [0.0; 2];
-    /// solver.solve(&[4.0, 5.5], &mut x)?; // 2 + 0.5·4, and 1 + 0.5·1 below
-    /// assert!(x.iter().all(|x| (x - 1.0).abs() < 1e-5));
-    /// # Ok::<(), krylith::Error>(())
-    /// ```
-    pub fn kronecker_of(a: Dense, b: Dense, tau: f64, m: &Problem, l: &Problem) -> Result<Problem<'static>> {
-        let term = |of: &Problem, name| match &of.terms.terms[..] {
-            [_] if of.numbers.is_some() => Err(Error::invalid(format!(
-                "{name} is distributed over ranks; a Kronecker sum needs it on one rank"
-            ))),
-            [(_, matrix)] if of.stages() == 1 => Ok(matrix.clone().into_owned()),
-            _ => Err(Error::invalid(format!("{name} of a Kronecker sum must be a problem of one matrix"))),
-        };
-        let sum = KroneckerSum::new(a, b, tau, term(m, "M")?, term(l, "L")?)?;
-        let given = [m, l].map(|of| of.given.first().cloned().flatten()).to_vec();
-        Ok(Problem { given, ..Problem::kronecker(&sum)?.into_owned() })
     }
 
     /// Creates a distributed problem from the rows that each rank of a parallel program owns. Collective.

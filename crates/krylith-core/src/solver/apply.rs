@@ -196,14 +196,19 @@ impl Solver<'_> {
     }
 
     /// Returns an error on every rank if a check fails on some rank, at the cost of one sum. Collective.
-    pub(super) fn agreed(&self, own: Result<()>) -> Result<()> {
+    /// A check of new values must be this call's first, because an update begins with it on other ranks.
+    ///
+    /// # Errors
+    /// The own error, or that of another rank.
+    #[doc(hidden)]
+    pub fn agreed<T>(&self, own: Result<T>) -> Result<T> {
         let comm = &*self.problem.comm;
         if comm.size() == 1 {
             return own;
         }
         let mut wrong = [f64::from(u8::from(own.is_err()))];
         comm.sum(&mut wrong)?;
-        if wrong[0] > 0.0 { agree(comm, own) } else { Ok(()) }
+        if wrong[0] > 0.0 { agree(comm, own) } else { own }
     }
 
     /// Returns the error for a solve that could not start because the norm of b is not finite, if b is in

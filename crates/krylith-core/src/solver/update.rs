@@ -5,7 +5,7 @@ use super::{Solver, lost_thread};
 use crate::interrupt::Limits;
 use crate::matrix::{Bsr, Csr, Dense, FEW};
 use crate::memory::Numbers;
-use crate::problem::Gathered;
+use crate::problem::{Gathered, same_coefficients};
 use crate::{Error, Result};
 use std::str::FromStr;
 
@@ -114,11 +114,13 @@ impl Solver<'_> {
 
     /// Replaces A, B, τ and the values of M and L in A⊗M + τB⊗L at once, with the same number of stages and
     /// the same patterns. If any of them is refused, nothing changes. Values of M and L are as in
-    /// [`update_term`](Self::update_term).
+    /// [`update_term`](Self::update_term). Over ranks, every rank calls this with its own values of M and L,
+    /// and with the same A, B and τ.
     ///
     /// # Errors
     /// A problem that is not a Kronecker sum; A or B of another order; τ, A or B that are not finite; the
-    /// errors of [`update_term`](Self::update_term).
+    /// errors of [`update_term`](Self::update_term). An error of one rank is an error on all, and so are
+    /// coefficients that differ between ranks.
     ///
     /// ```
     /// use krylith::{Options, Solver, matrix::{Bsr, Dense, KroneckerSum}};
@@ -145,23 +147,11 @@ impl Solver<'_> {
         self.check_whole()?;
         let Some((old_a, old_b)) = &self.problem.stages else { return Err(no_sum()) };
         let (s, changed) = (old_a.rows(), a != old_a || b != old_b);
-        if [a, b].iter().any(|c| c.rows() != s || c.columns() != s) {
-            return Err(Error::invalid(format!(
-                "A is {}×{} and B is {}×{}, but this solver has {s} stages; create a new solver for another \
-                 number of stages",
-                a.rows(),
-                a.columns(),
-                b.rows(),
-                b.columns()
-            )));
-        }
-        if let Some(p) = a.values().iter().position(|v| !v.is_finite()) {
-            let (i, j) = (p / s, p % s);
-            return Err(Error::invalid(format!("A({i}, {j}) is {}; it must be finite", a[(i, j)])));
-        }
-        check_tau(b, tau)?;
-        let own = self.check_values(0, m).and_then(|()| self.check_values(1, l));
+        let own = check_coefficients([a, b], s, tau)
+            .and_then(|()| self.check_values(0, m))
+            .and_then(|()| self.check_values(1, l));
         self.agreed(own)?;
+        same_coefficients(&*self.problem.comm, [a, b], tau)?;
         let new = changed.then(|| (a.clone(), b.clone()));
         let coefficients = match new {
             None => Coefficients::Tau(tau),
@@ -268,11 +258,11 @@ impl Solver<'_> {
         }
     }
 
-    /// Sets a new τ in A⊗M + τB⊗L.
+    /// Sets a new τ in A⊗M + τB⊗L. Over ranks, every rank sets the same.
     ///
     /// # Errors
-    /// A problem that is not a Kronecker sum; a τ for which τB is not finite; a preconditioner named in the
-    /// options that cannot be built for the new τ.
+    /// A problem that is not a Kronecker sum; a τ for which τB is not finite, or that differs between ranks;
+    /// a preconditioner named in the options that cannot be built for the new τ.
     ///
     /// ```
     /// use krylith::{Options, Solver, matrix::{Bsr, Dense, KroneckerSum}};
@@ -289,8 +279,9 @@ impl Solver<'_> {
     /// ```
     pub fn set_tau(&mut self, tau: f64) -> Result<()> {
         self.check_whole()?;
-        let Some((_, b)) = &self.problem.stages else { return Err(no_sum()) };
-        check_tau(b, tau)?;
+        let Some((a, b)) = &self.problem.stages else { return Err(no_sum()) };
+        self.agreed(check_tau(b, tau))?;
+        same_coefficients(&*self.problem.comm, [a, b], tau)?;
         self.take(&[], Some(Coefficients::Tau(tau)))
     }
 
@@ -317,6 +308,25 @@ fn no_sum() -> Error {
     Error::invalid(
         "tau can change only in a Kronecker sum A⊗M + tau B⊗L, and this problem is a plain matrix or sum",
     )
+}
+
+/// Returns an error for new A, B and τ that do not suit a sum of s stages.
+fn check_coefficients([a, b]: [&Dense; 2], s: usize, tau: f64) -> Result<()> {
+    if [a, b].iter().any(|c| c.rows() != s || c.columns() != s) {
+        return Err(Error::invalid(format!(
+            "A is {}×{} and B is {}×{}, but this solver has {s} stages; create a new solver for another \
+             number of stages",
+            a.rows(),
+            a.columns(),
+            b.rows(),
+            b.columns()
+        )));
+    }
+    if let Some(p) = a.values().iter().position(|v| !v.is_finite()) {
+        let (i, j) = (p / s, p % s);
+        return Err(Error::invalid(format!("A({i}, {j}) is {}; it must be finite", a[(i, j)])));
+    }
+    check_tau(b, tau)
 }
 
 /// Returns an error if τB is not finite.

@@ -27,6 +27,7 @@ mod function_operators;
 mod functions;
 mod gmres;
 mod ildu;
+mod kronecker_ranks;
 mod matching;
 mod multilevel;
 mod newton;
