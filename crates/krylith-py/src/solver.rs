@@ -12,7 +12,7 @@ use krylith_core::matrix::Bsr;
 use krylith_core::precond::PrecondInfo;
 use krylith_core::solver::host::is_forked;
 use krylith_core::solver::{Cancel, Refresh, first_use, method_of_functions, solve_functions};
-use krylith_core::{Observer, Options, Progress, Stop};
+use krylith_core::{Error, Observer, Options, Progress, Stop};
 use krylith_report::callers::{Callers, SolverId};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray1};
 use pyo3::prelude::*;
@@ -312,9 +312,18 @@ impl Solver {
         m: Lent<'_>,
         l: Lent<'_>,
     ) -> PyResult<()> {
-        let (a, b) = (dense(&a).map_err(exception)?, dense(&b).map_err(exception)?);
+        let coefficients = dense(&a).and_then(|a| Ok((a, dense(&b)?)));
         let (m, l) = (m.array()?, l.array()?);
-        self.alone(py, |solver| solver.update_kronecker(&a, &b, tau, m, l))
+        self.alone(py, |solver| match coefficients {
+            Ok((a, b)) => solver.update_kronecker(&a, &b, tau, m, l),
+            Err(e) => solver.agreed(Err(e)),
+        })
+    }
+
+    /// Raises an error for new values that Python rejects. Other ranks, which call `update` or
+    /// `update_kronecker` meanwhile, raise an error with the same text.
+    fn refuse(&self, py: Python<'_>, text: String) -> PyResult<()> {
+        self.alone(py, |solver| solver.agreed(Err(Error::invalid(text))))
     }
 
     /// Gives a matrix that preconditioners name new values, which take effect with the next update.

@@ -3,6 +3,7 @@
 use crate::arrays::{IndexArray, Indices, Lent, of_any_width};
 use crate::errors::{bounded, exception, refuse_forked};
 use crate::ranks;
+use krylith_core::comm::agree;
 use krylith_core::matrix::{Csr, Dense};
 use krylith_core::options::DeviceSpec;
 use krylith_core::{Error, Field, Options, Problem};
@@ -111,6 +112,7 @@ impl System {
     }
 
     /// Creates the system A⊗M + τB⊗L; `m` and `l` are systems of one matrix each, with the same block size.
+    /// Both may be distributed, with the same rows on each rank; then all ranks call this together.
     #[staticmethod]
     fn kronecker(
         py: Python<'_>,
@@ -120,8 +122,9 @@ impl System {
         m: &System,
         l: &System,
     ) -> PyResult<Self> {
-        let (a, b) = (dense(&a).map_err(exception)?, dense(&b).map_err(exception)?);
+        let coefficients = dense(&a).and_then(|a| Ok((a, dense(&b)?)));
         bounded(py, m.threads, || {
+            let (a, b) = agree(&**m.problem.comm(), coefficients)?;
             let sum = Problem::kronecker_of(a, b, tau, &m.problem, &l.problem)?;
             Ok(Self::of(sum, m.entries() + l.entries(), "A⊗M + τB⊗L", m.threads))
         })

@@ -38,6 +38,10 @@ class KroneckerSum:
     -----
     Vectors have shape (N, s), with one column for each stage. Flat vectors hold one stage after the other.
 
+    With `comm`, M and L are the rows of this rank with all columns: the same rows of both, and the same A, B and
+    τ on every rank. Vectors then have this rank's rows. `K @ v` is for whole sums; over ranks it is
+    `solver.multiply(v)`.
+
     Examples
     --------
     Two stages of the Radau IIA method for u' + u = 0 at one node, with time step 1/2:
@@ -284,17 +288,12 @@ def system_of(
     """
     handle, A = handle_of(comm), matrix_of(A)
     if isinstance(A, KroneckerSum):
-        if comm is not None:
-            raise InvalidInput(
-                "a Kronecker sum cannot be distributed; "
-                "with `comm`, A must be one matrix, of which each rank passes consecutive rows"
-            )
         block = block if block is not None else A.block
-        (m, m_parts), (l, l_parts) = (system_of(X, block, threads=threads) for X in (A.M, A.L))
+        (m, m_parts), (l, l_parts) = (system_of(X, block, comm, threads=threads) for X in (A.M, A.L))
         if any(is_complex(one.values) for one in m_parts + l_parts):
             raise InvalidInput("M or L of a Kronecker sum is complex; pass real matrices, or the whole sum as one matrix")
         if m.block != l.block:
-            return system_of(A, math.gcd(m.block, l.block), threads=threads)
+            return system_of(A, math.gcd(m.block, l.block), comm, threads=threads)
         return _native.System.kronecker(A.A, A.B, A.tau, m, l), m_parts + l_parts
     most = most_block(A)
     if block is not None and not 1 <= block <= most:

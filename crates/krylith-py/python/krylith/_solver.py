@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from krylith._arrays import (
     apart, as_complex, empty_like, is_complex, is_torch, lend, numbers_of, on_device, receiver, zeros_like,
 )  # fmt: skip
 from krylith._columns import receiver_of, solve_columns, worst
-from krylith._comm import any_rank, rank_of
+from krylith._comm import any_rank, is_shared, rank_of
 from krylith._complex import Form, conjugate, conjugated, dtype_of, form_of, real_vectors, reals, restored
 from krylith._errors import Interrupted, InvalidInput, NewPattern, interrupts
 from krylith._fields import arrays_of, joined, with_fields
@@ -450,7 +451,8 @@ class Solver(Operator):
         ----------
         A : sparse matrix or KroneckerSum of the same pattern, or an array
             An array holds the numbers in the order of the first matrix, like its `data`. A Kronecker sum may
-            also have new A, B and τ, with the same number of stages, and its M and L may be arrays.
+            also have new A, B and τ, with the same number of stages, and its M and L may be arrays. Over ranks,
+            each passes its own rows, and an error of one rank is raised on all.
         refresh : {"refresh", "keep", "rebuild"}
             Recompute the preconditioner for the new values in its existing structure, keep it as it is, or
             build it again.
@@ -473,6 +475,10 @@ class Solver(Operator):
             news = [new_values(matrix, parts) for matrix, parts in zip(olds, self._parts)]
         except InvalidInput as e:
             if on_new_pattern == "raise":
+                if is_shared(self._comm):
+                    # The other ranks wait for this one in their updates.
+                    with contextlib.suppress(InvalidInput):
+                        self._native.refuse(str(e))
                 raise
             problem = e
         renewed, option = isinstance(problem, NewPattern), "on_new_pattern='rebuild'"
@@ -504,7 +510,7 @@ class Solver(Operator):
             self._system = self._system | {"matrices": {**(self._system["matrices"] or {}), **matrices}}
 
     def set_tau(self, tau: float) -> None:
-        """Set a new τ of a Kronecker sum."""
+        """Set a new τ of a Kronecker sum; over ranks, the same on every rank."""
         with interrupts():
             self._native.set_tau(tau)
         if self._sum is not None:
