@@ -89,7 +89,8 @@ module krylith
         !> values(j, i, e) is row i, column j of block e.
         generic :: bsr => bsr32, bsr64
         !> (a, b, tau, m, l [, stat, errmsg]): the sum of the Kronecker products of A with M and of tau B with
-        !> L.
+        !> L. M and L may be distributed, with the same rows on each rank; all ranks then call this with the
+        !> same a, b and tau.
         procedure :: kronecker
         !> (comm, columns, row_ptr, col, values [, block, stat, errmsg]): this rank's rows of a distributed
         !> matrix that has `columns` columns; each rank holds consecutive rows, in the order of the ranks.

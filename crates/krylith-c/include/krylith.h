@@ -288,6 +288,9 @@ krylith_status krylith_problem_bsr64(int32_t block,
 /// on the host. M and L are problems of one matrix each, with the same block size; updates of either expect
 /// new values in the order in which its own problem was given. Component c at node i of stage k is the entry
 /// (i·block + c)·stages + k of a vector.
+///
+/// M and L may both be distributed, with the same rows in the same order on each rank. The sum is then
+/// distributed, all ranks give the same A, B and τ, and this call and updates of its solver are collective.
 krylith_status krylith_problem_kronecker(int32_t stages,
                                          const double *a,
                                          const double *b,
@@ -462,12 +465,13 @@ krylith_status krylith_solver_set_matrix(krylith_solver *solver,
                                          int64_t count,
                                          const double *values);
 
-/// Sets a new τ of A⊗M + τB⊗L.
+/// Sets a new τ of A⊗M + τB⊗L. Collective for a distributed sum: all ranks set the same.
 krylith_status krylith_solver_set_tau(krylith_solver *solver, double tau);
 
 /// Sets new A, B, τ, M and L of A⊗M + τB⊗L. The number of stages and the patterns of M and L stay the same.
 /// If one part is rejected, nothing changes. A and B are dense, stages × stages, row by row on the host; `m`
-/// and `l` hold values as for krylith_solver_update_values.
+/// and `l` hold values as for krylith_solver_update_values. Collective for a distributed sum: all ranks give
+/// the same A, B and τ, and an error on one rank is an error on all.
 krylith_status krylith_solver_update_kronecker(krylith_solver *solver,
                                                int32_t stages,
                                                const double *a,

@@ -224,7 +224,8 @@ public:
         return Problem(made);
     }
 
-    /// Creates the problem A⊗M + τB⊗L; A and B are stages × stages, row by row.
+    /// Creates the problem A⊗M + τB⊗L; A and B are stages × stages, row by row. M and L may be distributed,
+    /// with the same rows on each rank; all ranks then call this with the same A, B and τ.
     static Problem kronecker(const std::vector<double> &a, const std::vector<double> &b, double tau, const Problem &m, const Problem &l) {
         const int stages = detail::stages(a, b);
         krylith_problem *made = nullptr;
@@ -408,7 +409,7 @@ public:
     }
     /// Sets new A, B, τ, M and L of A⊗M + τB⊗L; the number of stages stays the same. If one part is rejected,
     /// nothing changes. A and B are stages × stages, row by row; `m` and `l` hold values as for
-    /// `update_values`.
+    /// `update_values`. The ranks of a distributed sum call this together.
     void update_kronecker(const std::vector<double> &a, const std::vector<double> &b, double tau, const std::vector<double> &m,
                           const std::vector<double> &l) {
         const int stages = detail::stages(a, b);

@@ -3,6 +3,7 @@
 use crate::arrays::{Memory, array, length, pointers, slice};
 use crate::distributed;
 use crate::status::{Result, Status, given, guard, needed};
+use krylith_core::comm::agree;
 use krylith_core::fields::fields_of_text;
 use krylith_core::matrix::{Bsr, Csr, Dense};
 use krylith_core::memory::{Array, Number};
@@ -178,6 +179,9 @@ pub extern "C" fn krylith_problem_bsr64(
 /// on the host. M and L are problems of one matrix each, with the same block size; updates of either expect
 /// new values in the order in which its own problem was given. Component c at node i of stage k is the entry
 /// (i·block + c)·stages + k of a vector.
+///
+/// M and L may both be distributed, with the same rows in the same order on each rank. The sum is then
+/// distributed, all ranks give the same A, B and τ, and this call and updates of its solver are collective.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_problem_kronecker(
     stages: i32,
@@ -189,9 +193,17 @@ pub extern "C" fn krylith_problem_kronecker(
     problem: Option<&mut MaybeUninit<*mut Problem>>,
 ) -> Status {
     guard(|| {
-        let s = length(stages.into(), "stages")?;
-        let (m, l) = (given(m, "m")?, given(l, "l")?);
-        let system = System::kronecker_of(dense(s, a, "a")?, dense(s, b, "b")?, tau, &m.system, &l.system)?;
+        let read = || {
+            let s = length(stages.into(), "stages")?;
+            Ok((given(m, "m")?, given(l, "l")?, dense(s, a, "a")?, dense(s, b, "b")?))
+        };
+        // Each distributed problem has a communicator of its own; all ranks use that of M.
+        let mut comms = [m, l].into_iter().flatten().map(|of| of.system.comm());
+        let (m, l, a, b) = match comms.find(|comm| comm.size() > 1) {
+            Some(comm) => agree(&**comm, read())?,
+            None => read()?,
+        };
+        let system = System::kronecker_of(a, b, tau, &m.system, &l.system)?;
         let entries = system.terms().terms().iter().map(|(_, matrix)| matrix.stored()).sum();
         hand_over(problem, Problem::of(system, entries, "A⊗M + τB⊗L"))
     })

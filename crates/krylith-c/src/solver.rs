@@ -309,7 +309,7 @@ pub extern "C" fn krylith_solver_set_matrix(
     })
 }
 
-/// Sets a new τ of A⊗M + τB⊗L.
+/// Sets a new τ of A⊗M + τB⊗L. Collective for a distributed sum: all ranks set the same.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_solver_set_tau(solver: *mut Solver, tau: f64) -> Status {
     guard(|| handle(solver)?.update(|solver| solver.set_tau(tau)))
@@ -317,7 +317,8 @@ pub extern "C" fn krylith_solver_set_tau(solver: *mut Solver, tau: f64) -> Statu
 
 /// Sets new A, B, τ, M and L of A⊗M + τB⊗L. The number of stages and the patterns of M and L stay the same.
 /// If one part is rejected, nothing changes. A and B are dense, stages × stages, row by row on the host; `m`
-/// and `l` hold values as for krylith_solver_update_values.
+/// and `l` hold values as for krylith_solver_update_values. Collective for a distributed sum: all ranks give
+/// the same A, B and τ, and an error on one rank is an error on all.
 #[unsafe(no_mangle)]
 pub extern "C" fn krylith_solver_update_kronecker(
     solver: *mut Solver,
@@ -332,11 +333,16 @@ pub extern "C" fn krylith_solver_update_kronecker(
     memory: Option<&Memory>,
 ) -> Status {
     guard(|| {
-        let s = length(stages.into(), "stages")?;
-        let (a, b) = (dense(s, a, "a")?, dense(s, b, "b")?);
-        let m = array(m, length(m_count, "m_count")?, memory, "m")?;
-        let l = array(l, length(l_count, "l_count")?, memory, "l")?;
-        handle(solver)?.update(|solver| solver.update_kronecker(&a, &b, tau, m, l))
+        let read = || {
+            let s = length(stages.into(), "stages")?;
+            let m = array(m, length(m_count, "m_count")?, memory, "m")?;
+            let l = array(l, length(l_count, "l_count")?, memory, "l")?;
+            Ok((dense(s, a, "a")?, dense(s, b, "b")?, m, l))
+        };
+        handle(solver)?.update(|solver| match read() {
+            Ok((a, b, m, l)) => solver.update_kronecker(&a, &b, tau, m, l),
+            Err(e) => solver.agreed(Err(e)),
+        })
     })
 }
 
