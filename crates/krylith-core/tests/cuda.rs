@@ -217,6 +217,7 @@ fn main() {
         test("transposed", |_| on_gpus(transposed::all), false),
         test("columns", |_| on_gpus(conformance::columns::all), false),
         first!(stages::stages_match_dense_algebra),
+        first!(stages::stages_take_any_preconditioner),
         first!(stages::stages_of_stokes_are_solved),
         first!(stages::splits_of_stages_match_dense_algebra),
         test("fields_ranks::devices_split_as_one", |_| on_gpus(fields_ranks::devices_split_as_one), false),

@@ -198,3 +198,120 @@ pub fn splits_of_stages_match_dense_algebra(device: &str) {
         }
     }
 }
+
+/// The Laplacian of a grid with m² nodes of two components, and a diagonal mass matrix with couplings inside
+/// the nodes.
+fn mass_and_laplacian(m: usize) -> [Bsr; 2] {
+    let mut entries = [Vec::new(), Vec::new()];
+    for (x, y) in (0..m).flat_map(|x| (0..m).map(move |y| (x, y))) {
+        let i = x * m + y;
+        let mut add = |to: usize, j: usize, of: [[f64; 2]; 2]| {
+            for (r, c) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+                entries[to].push(((2 * i + r) as u32, (2 * j + c) as u32, of[r][c]));
+            }
+        };
+        add(0, i, [[1.0 + 0.1 * (i as f64).sin(), 0.1], [0.1, 2.0]]);
+        add(1, i, [[4.2, 0.4], [0.3, 6.5]]);
+        let near =
+            [(x > 0, i.wrapping_sub(m)), (x + 1 < m, i + m), (y > 0, i.wrapping_sub(1)), (y + 1 < m, i + 1)];
+        near.into_iter().filter(|of| of.0).for_each(|(_, j)| add(1, j, [[-1.0, 0.0], [0.1, -1.5]]));
+    }
+    entries.map(|of| Bsr::from_csr(&Csr::from_triplets(2 * m * m, 2 * m * m, &of).unwrap(), 2).unwrap())
+}
+
+/// `stage(P)` applies P to one stage after the other, as a solver of the matrix αM + L of a stage applies it;
+/// also after a new τ and new values.
+pub fn stages_take_any_preconditioner(device: &str) {
+    let mut rng = Random(81);
+    let [m, l] = mass_and_laplacian(7);
+    let (size, b_of) = (m.rows(), Butcher::by_name("radau-iia-2").unwrap().a);
+    let (s, lower) = (2, lower_factor(&b_of).unwrap());
+    let field = |k: u32| (0..size as u32).filter(|i| i % 2 == k).collect::<Vec<u32>>();
+    let known = |problem: Problem<'static>| {
+        let fields = vec![Field::new("u", field(0)), Field::new("p", field(1))];
+        let given = csr_of(&diagonal(size / 2, |i| 5.0 + 0.1 * i as f64));
+        problem.with_fields(fields).unwrap().with_matrix("Mp", given).unwrap()
+    };
+    // αM + L, in the pattern of L.
+    let sum_of = |m: &Bsr, l: &Bsr, alpha: f64| {
+        let (m, l) = (m.to_csr(), l.to_csr());
+        let entry = |i: usize, j: u32, v: f64| (i as u32, j, v + alpha * m.get(i, j as usize));
+        let row = |i: usize| l.row(i).0.iter().zip(l.row(i).1).map(move |(&j, &v)| (i, j, v));
+        let entries: Vec<_> = (0..size).flat_map(row).map(|(i, j, v)| entry(i, j, v)).collect();
+        Bsr::from_csr(&Csr::from_triplets(size, size, &entries).unwrap(), 2).unwrap()
+    };
+    for precond in [
+        "jacobi",
+        "ildu:fill=1",
+        "ras:solve=exact",
+        "ras:parts=3,overlap=2,fill=1,solve=exact",
+        "ras:parts=2,sub=lu",
+        "amg:coarsest=8",
+        "coarse:coarsest=8+jacobi",
+        "amg:coarsest=8 then ildu",
+        "chebyshev(jacobi; degree=2)",
+        "cpr(p: amg) then ildu",
+        "aux(Mass: amg:coarsest=8)",
+        "split(u: amg:coarsest=8, p: ras:solve=exact; form=upper)",
+        "split(u: ras:parts=2,solve=exact, p: jacobi; schur=full, S=Mp)",
+        "split(u: lu, p: lu; schur=simple)",
+    ] {
+        let known = |problem: Problem<'static>| known(problem).with_matrix("Mass", l.to_csr()).unwrap();
+        let mut tau = 0.25;
+        let sum = KroneckerSum::new(Dense::identity(s), b_of.clone(), tau, m.clone(), l.clone()).unwrap();
+        let problem = known(Problem::kronecker(&sum).unwrap().into_owned());
+        let mut solver = Solver::new(problem, &options(device, &format!("stage({precond})")))
+            .unwrap_or_else(|e| panic!("stage({precond}): {e}"));
+        let alpha = |tau: f64, k: usize| 1.0 / (tau * lower[(k, k)]);
+        let mut of_stage: Vec<Solver> = (0..s)
+            .map(|k| {
+                let matrix = sum_of(&m, &l, alpha(tau, k));
+                let problem = known(Problem::bsr(&matrix).unwrap().into_owned());
+                Solver::new(problem, &options(device, precond)).unwrap_or_else(|e| panic!("{precond}: {e}"))
+            })
+            .collect();
+        let (mut new_m, mut new_l) = (m.clone(), l.clone());
+        for round in 0..3 {
+            match round {
+                0 => {}
+                1 => {
+                    tau = 0.5;
+                    solver.set_tau(tau).unwrap();
+                }
+                _ => {
+                    new_m.values_mut().iter_mut().for_each(|v| *v *= 1.0 + 0.1 * rng.number());
+                    new_l.values_mut().iter_mut().for_each(|v| *v *= 1.0 + 0.05 * rng.number());
+                    let sum = [Dense::identity(s), b_of.clone()];
+                    let [m, l] = [&new_m, &new_l].map(|a| a.values());
+                    solver.update_kronecker(&sum[0], &sum[1], tau, m, l).unwrap();
+                }
+            }
+            if round > 0 {
+                for (k, of_stage) in of_stage.iter_mut().enumerate() {
+                    let matrix = sum_of(&new_m, &new_l, alpha(tau, k));
+                    of_stage.update_values(matrix.values()).unwrap();
+                }
+            }
+            let (x, mut y) = (rng.numbers(s * size), vec![f64::NAN; s * size]);
+            solver.precondition(&x, &mut y).unwrap();
+            let stage = |v: &[f64], k: usize| v.iter().skip(k).step_by(s).copied().collect::<Vec<f64>>();
+            let mut before: Vec<Vec<f64>> = Vec::new();
+            for (k, of_stage) in of_stage.iter_mut().enumerate() {
+                let mut r = stage(&x, k);
+                for (j, y) in before.iter().enumerate() {
+                    // A is the identity, so only L couples the stages.
+                    let product = times_blocks(&new_l, y);
+                    r.iter_mut().zip(&product).for_each(|(r, p)| *r -= tau * lower[(k, j)] * p);
+                }
+                let mut expected = vec![f64::NAN; size];
+                of_stage.precondition(&r, &mut expected).unwrap();
+                expected.iter_mut().for_each(|v| *v /= tau * lower[(k, k)]);
+                let d = distance(&stage(&y, k), &expected);
+                assert!(d <= 1e-10, "stage({precond}), stage {k}, round {round}: {d:e}");
+                before.push(expected);
+            }
+        }
+        let (x, mut y) = (rng.numbers(s * size), vec![0.0; s * size]);
+        assert!(solver.solve(&x, &mut y).unwrap().converged(), "stage({precond})");
+    }
+}

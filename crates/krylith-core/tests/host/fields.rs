@@ -63,6 +63,11 @@ fn stages_match_dense_algebra() {
 }
 
 #[test]
+fn stages_take_any_preconditioner() {
+    stages::stages_take_any_preconditioner("cpu");
+}
+
+#[test]
 fn stages_of_stokes_are_solved() {
     stages::stages_of_stokes_are_solved("cpu");
 }

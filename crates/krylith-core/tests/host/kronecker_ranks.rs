@@ -4,7 +4,7 @@ use crate::common::{Random, dense, random_kronecker, solve};
 use krylith_core::comm::{Communicator, Team};
 use krylith_core::matrix::{Bsr, Csr, Dense, KroneckerSum};
 use krylith_core::partition::{RowBlocks, Rows};
-use krylith_core::{Options, Problem, Result, Solver};
+use krylith_core::{Field, Options, Problem, Result, Solver};
 use std::sync::Arc;
 
 /// How ranks give their rows.
@@ -103,6 +103,11 @@ fn solves_as_the_dense_system(k: &KroneckerSum, ends: &[usize], form: Form, opti
             (problem.stages(), problem.unknowns(), problem.block()),
             (k.stages(), k.rows(), k.block())
         );
+        let of = |c: u32| (c..k.m.rows() as u32).step_by(k.block()).collect::<Vec<u32>>();
+        let problem = match k.block() {
+            2 => problem.with_fields(vec![Field::new("u", of(0)), Field::new("p", of(1))])?,
+            _ => problem,
+        };
         let (own_b, mut errors) = (own_part(&b, &rows, run), Vec::new());
         let mut solver = Solver::new(problem, &options)?;
         for (step, exact) in exact.iter().enumerate() {
@@ -153,9 +158,15 @@ fn preconditioners_and_the_choice_of_auto_are_those_of_one_process() {
     let mut k = random_kronecker(&mut Random(3), 2, 2, 24, 2, false, true);
     // `stage` needs A or B that is lower triangular.
     (k.a[(0, 1)], k.a[(1, 0)], k.b[(0, 1)]) = (0.0, 0.0, 0.0);
-    for options in
-        ["", "precond=stage", "precond=stage(amg)", "precond=stage(ras)", "precond=none method=bicgstab"]
-    {
+    for options in [
+        "",
+        "precond=stage",
+        "precond=stage(amg)",
+        "precond=stage(ras)",
+        "precond=stage(split(u: amg, p: ras; form=upper))",
+        "precond=split(u: stage(jacobi), p: stage(ras); form=lower)",
+        "precond=none method=bicgstab",
+    ] {
         solves_as_the_dense_system(&k, &[9, 24], Form::Scalar(Some(2)), options);
     }
 }
