@@ -105,7 +105,8 @@ def solve(
         Matrices that the preconditioner names, such as `{"Mp": M}` for `split(u: amg, p: jacobi; S=Mp)`.
     comm : mpi4py communicator, optional
         The communicator whose ranks share the system. Each rank passes consecutive rows of A, with all
-        columns, in the order of the ranks, and its rows of b; x has the same rows. Collective.
+        columns, in the order of the ranks, and its rows of b; x has the same rows. Of a KroneckerSum it passes
+        these rows of M and L. Collective.
     **options
         restart, precision ("f32"), threads, equilibrate, matching, zeros, time_limit, memory_limit and others,
         which the guide lists.
