@@ -15,8 +15,8 @@ impl Problem<'_> {
     /// values of M and L are given in the order of their own problems: for a scalar matrix [in
     /// blocks](Self::csr_in_blocks), in the order of the scalar matrix.
     ///
-    /// M and L may be distributed over the same ranks, with the same rows on each rank in the same order. Then
-    /// the sum is distributed, too, all ranks give the same A, B and τ, and the call is collective.
+    /// M and L may be distributed over the same ranks, with the same rows in the same order on each rank.
+    /// Then the sum is distributed, too, all ranks give the same A, B and τ, and the call is collective.
     ///
     /// # Errors
     /// As [`KroneckerSum::new`]; problems of several terms; one distributed problem and one that is not.
