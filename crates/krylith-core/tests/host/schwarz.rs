@@ -186,7 +186,7 @@ fn other_systems_are_refused() {
         made.unwrap_err().to_string()
     };
     let error = plan(&Terms::kronecker(&two), &Subdomains::whole(25));
-    assert!(error.contains("2 terms and 2 stages") && error.contains("ildu"), "{error}");
+    assert!(error.contains("2 terms and 2 stages") && error.contains("stage(ras)"), "{error}");
     let error = plan(&Terms::bsr(&a), &Subdomains::whole(24));
     assert!(error.contains("the subdomains have 24 block rows, but the matrix has 25"), "{error}");
     let rectangle = Csr::from_triplets(2, 3, &[(0, 0, 1.0), (1, 2, 1.0)]).unwrap();

@@ -275,7 +275,7 @@ fn check(
     let (n, stages) = (terms.block_rows(), terms.stages());
     if terms.terms.len() != 1 || stages != 1 || terms.terms[0].0[(0, 0)] != 1.0 {
         return Err(Error::Unsupported(format!(
-            "ras takes one matrix, not {} and {}; write stage(ras), which treats one stage after the other",
+            "ras takes one matrix, not {} and {}; use ildu, stage or stage(ras)",
             plural(terms.terms.len(), "term"),
             plural(stages, "stage")
         )));
