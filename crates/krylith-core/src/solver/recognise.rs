@@ -59,7 +59,7 @@ pub(super) fn remarks(
 /// # Errors
 /// A rank that has ended or failed.
 pub(super) fn prepared<'a>(problem: Problem<'a>, options: &Options) -> Result<Prepared<'a>> {
-    let (problem, fixed) = fixed::without(problem)?;
+    let (problem, mut fixed) = fixed::without(problem)?;
     let (mut problem, dropped) = zeros::without(problem, options)?;
     let motions = elastic::rigid_motions(&problem)?;
     let recognised = motions.is_some().then_some(elastic::NOTE);
@@ -68,6 +68,7 @@ pub(super) fn prepared<'a>(problem: Problem<'a>, options: &Options) -> Result<Pr
         let mut fields = (*problem.fields).clone();
         fields.recognise(found.0, found.1, problem.unknowns)?;
         problem.fields = Arc::new(fields);
+        fixed.iter_mut().for_each(|fixed| fixed.given.fields = problem.fields.clone());
     }
     Ok(Prepared { problem, fixed, dropped, recognised })
 }

@@ -249,6 +249,11 @@ fn assert_saddle(a: &Csr, pressures: &[u32]) -> Vec<Field> {
     fields
 }
 
+fn entries_of(a: &Csr) -> Vec<(u32, u32, f64)> {
+    let row = |i: usize| a.row(i).0.iter().zip(a.row(i).1).map(move |(j, v)| (i as u32, *j, *v));
+    (0..a.rows()).flat_map(row).collect()
+}
+
 /// Returns a permutation that mixes everything: a multiplication by a number prime to n.
 fn mixed(n: usize) -> Vec<u32> {
     let step = (7919..).find(|step| gcd(*step, n) == 1).unwrap();
@@ -314,6 +319,34 @@ fn nodes_of_velocities_are_found_in_both_orders() {
         let moved: Vec<u32> = pressures.iter().map(|&p| new[p as usize]).collect();
         assert_saddle(&a.permute(&new).unwrap(), &moved);
     }
+}
+
+/// On structured meshes entries cancel: neighbours along an axis have no coupling of different components.
+#[test]
+fn nodes_are_found_although_entries_cancel() {
+    let m = 24usize;
+    let mut entries = Vec::new();
+    for (x, y) in (0..m * m).map(|i| (i % m, i / m)) {
+        let near = (0..9).map(|k| (x as isize + k % 3 - 1, y as isize + k / 3 - 1));
+        for (nx, ny) in near.filter(|(nx, ny)| [nx, ny].iter().all(|n| (0..m as isize).contains(n))) {
+            let (dx, dy) = (nx - x as isize, ny - y as isize);
+            let at = |x: usize, y: usize| 2 * (x + y * m) as u32;
+            let (i, j) = (at(x, y), at(nx as usize, ny as usize));
+            let own = if i == j { 8.001 } else { -1.0 };
+            entries.extend([(i, j, own), (i + 1, j + 1, own)]);
+            if dx * dy != 0 || i == j {
+                let mixed = if i == j { 1e-3 } else { 0.3 * (dx * dy) as f64 };
+                entries.extend([(i, j + 1, mixed), (i + 1, j, mixed)]);
+            }
+            let p = (2 * m * m + x + y * m) as u32;
+            for (c, d) in [dx, dy].into_iter().enumerate().filter(|(_, d)| *d != 0 && dx * dy == 0) {
+                entries.extend([(p, j + c as u32, d as f64), (j + c as u32, p, d as f64)]);
+            }
+        }
+    }
+    let a = Csr::from_triplets(3 * m * m, 3 * m * m, &entries).unwrap();
+    let fields = assert_saddle(&a, &(2 * m as u32 * m as u32..3 * m as u32 * m as u32).collect::<Vec<_>>());
+    assert_eq!(fields[0].block(), 2);
 }
 
 #[test]
@@ -460,6 +493,13 @@ fn cells_have_a_pressure() {
     assert_eq!(fields.iter().map(Field::name).collect::<Vec<_>>(), ["p", "s1"]);
     assert_eq!(fields[0].unknowns(), pressures);
     solved(&a, 2, "cpr(p: amg) then ildu", 30);
+    // A well at the end, which couples to two cells.
+    let n = a.rows() as u32;
+    let mut entries = entries_of(&a);
+    entries.extend([(n, n, 3.0), (n, 4, -1.0), (n, 8, -1.5), (4, n, -0.5), (8, n, -0.7)]);
+    let wells = found(&Csr::from_triplets(n as usize + 1, n as usize + 1, &entries).unwrap(), 1);
+    assert_eq!(wells.iter().map(Field::name).collect::<Vec<_>>(), ["p", "s1", "w"]);
+    assert_eq!((wells[0].unknowns(), wells[2].unknowns()), (&pressures[..], &[n][..]));
     // Both unknowns of a reaction and diffusion couple in both directions.
     let laplace = grid(30, |_| 0.0);
     let mut entries = Vec::new();
