@@ -12,6 +12,7 @@ Examples:
   krylith bench okp --device cuda --full --out okp               one GPU compared with cuBLAS and cuSPARSE
   krylith bench okp --device cuda:0,1,2,3 --out okp4             GMRES(30) on 1, 2 and 4 GPUs
   krylith bench ildu0 --device cuda --out ildu0                  triangular solves, compared with cuSPARSE
+  krylith bench ildu0 --device cuda --systems paper A.mtx        the same for the paper's systems and a file
   krylith bench spmv --device cuda:0,1 --out spmv                products of 24 matrices on one GPU and on both
   krylith bench spmv --device cpu --scale 0.004 --only FullChip  one of these matrices, small, on this CPU
   krylith bench links --device cuda:0,1,2,3 --out machine.toml   the machine file of these GPUs for `krylith model`";
@@ -84,9 +85,15 @@ pub struct BenchArgs {
     /// answer, and the table of multilevel: systems to solve: names in the table of answer, `published` for
     /// systems whose times others publish, `hard` for small hard matrices, generated problems NAME:SIZE,
     /// matrix files, or folders of them [default: the table];
-    /// cbcg: generated problems on a grid [default: poisson-multiphase]
+    /// cbcg: generated problems on a grid [default: poisson-multiphase];
+    /// ildu0: laplace128, laplace256, laplacian1 to laplacian5, parabolic, spe10, radiation, radiation3, oil,
+    /// `paper` for the paper's without oil, generated problems, matrix files or folders [default: Laplacians]
     #[arg(long, value_name = "SYSTEM", num_args = 1..)]
     pub systems: Vec<String>,
+    /// ildu0: cuts into subdomains: boxes, graph (METIS), multilevel (Krylith's) [default: boxes for
+    /// Laplacians, and graph for others, or multilevel in a build without METIS]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub cuts: Vec<String>,
     /// answer, multilevel: preconditioners, or options such as "method=cg precond=amg"; auto leaves the
     /// choice to Krylith [default: none; for multilevel a list]
     #[arg(long, value_name = "WAY", num_args = 1..)]
@@ -130,7 +137,7 @@ impl Suite {
     fn takes(self) -> &'static str {
         match self {
             Suite::Okp => "scale threads full solves series",
-            Suite::Ildu0 => "scale threads full solves",
+            Suite::Ildu0 => "scale threads full solves systems cuts",
             Suite::Answer => "scale threads rounds systems ways from-device",
             Suite::Cbcg => "scale threads full solves parts systems",
             Suite::Multilevel => "scale threads full rounds parts systems ways",

@@ -101,6 +101,7 @@ fn asked(args: BenchArgs) -> Result<Asked> {
         rounds: args.rounds,
         iterations: args.iterations,
         systems: [args.systems, args.only].concat(),
+        cuts: args.cuts,
         ways: args.ways,
         limit: args.limit.map(|seconds| seconds as f64),
         ranks: args.ranks,

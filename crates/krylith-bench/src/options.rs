@@ -74,9 +74,12 @@ pub struct Asked {
     /// Number of iterations of okp (default: 300; 60 on a CPU and for the further sizes on several GPUs) and
     /// of spmv (1000; 50 on a CPU). For ildu0 (5000), cbcg (50,000) and ras (3000) it is the iteration limit.
     pub iterations: Option<usize>,
-    /// Names in a suite's table or generated problems; for answer and multilevel also matrix files or folders
-    /// of them. If empty, the suite's table.
+    /// Names in a suite's table or generated problems; for answer, multilevel and ildu0 also matrix files or
+    /// folders of them. If empty, the suite's table; for ildu0 its Laplacians.
     pub systems: Vec<String>,
+    /// Cuts of ildu0 into subdomains: boxes, graph (METIS) or multilevel (Krylith's). Default: boxes for
+    /// Laplacians and METIS for other systems, as in the paper; Krylith's in a build without METIS.
+    pub cuts: Vec<String>,
     /// Variants of answer and multilevel: preconditioners, or options such as `method=cg precond=jacobi`.
     pub ways: Vec<String>,
     /// Number of successive updates of values in multilevel. Default: 100.

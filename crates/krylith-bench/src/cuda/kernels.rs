@@ -5,15 +5,19 @@ use cudarc::driver::sys::CUfunction_attribute;
 use cudarc::driver::{CudaFunction, CudaModule, CudaStream, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::{CompileOptions, Ptx, compile_ptx_with_opts, sys};
 use krylith_core::{Error, Result};
+use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 pub(super) const LIBRARY: &str = "libnvrtc.so.13";
 
 /// A file's name and text.
 pub(super) type Source = (&'static str, &'static str);
 
-/// Returns the PTX of a file with its macros, for an architecture such as (9, 0).
+/// The PTX of each file, macros and architecture so far: a suite compiles the same ones for many systems.
+static COMPILED: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+
+/// Returns the PTX of a file with its macros, for an architecture such as (9, 0). Each is compiled once.
 ///
 /// # Errors
 /// Returns an error if NVRTC is missing, or with the compiler's messages.
@@ -24,12 +28,18 @@ pub(super) fn compile((name, text): Source, macros: &[(&str, usize)], arch: (i32
     }
     let macros: Vec<String> = macros.iter().map(|(name, value)| format!("-D{name}={value}")).collect();
     let refused = format!("NVRTC refused {name} ({})", macros.join(" "));
+    let key = format!("{name} {macros:?} {arch:?}");
+    if let Some(known) = COMPILED.lock().unwrap_or_else(|e| e.into_inner()).get(&key) {
+        return Ok(Ptx::from_src(known));
+    }
     let mut options = vec![format!("--gpu-architecture=compute_{}{}", arch.0, arch.1)];
     options.extend(macros);
     let options = CompileOptions { options, name: Some(name.into()), ..Default::default() };
-    loading(LIBRARY, || {
+    let ptx = loading(LIBRARY, || {
         compile_ptx_with_opts(text, options).map_err(|e| Error::Unsupported(format!("{refused}: {e:?}")))
-    })
+    })?;
+    COMPILED.lock().unwrap_or_else(|e| e.into_inner()).insert(key, ptx.to_src());
+    Ok(ptx)
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -1,11 +1,13 @@
 //! The measured items: applications of a preconditioner, solvers with them, and the cost of their set-up.
 
+use super::cut::Cut;
 use super::reference::Factors;
 use super::system::SubdomainSystem;
 use crate::platform::{Apply, Platform};
 use crate::samples::Samples;
 use krylith_core::Result;
 use krylith_core::matrix::Bsr;
+use krylith_core::partition::Subdomains;
 
 /// The result of an application, for the check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,24 +100,29 @@ pub(crate) struct Candidates<'a> {
 pub(crate) struct Case {
     pub name: String,
     pub spec: String,
-    pub grid: [usize; 3],
-    pub size: [usize; 3],
+    /// Relative tolerance of a solve.
+    pub rtol: f64,
+    pub cut: Cut,
+    /// The subdomains as Krylith stores them.
+    pub subdomains: Subdomains,
     pub a: Bsr,
     pub rhs: Vec<f64>,
     pub whole: SubdomainSystem,
     pub decomposed: SubdomainSystem,
     /// Reference factors of the decomposed matrix.
     pub factors: Factors,
-    /// Seconds on the host: to label rows by subdomain (the paper's Alg. 3.1), and to group them by label
-    /// (Alg. 3.2) and drop the entries that couple subdomains.
+    /// Seconds on the host: to label rows by subdomain (the paper's Alg. 3.1, or a cut of the graph), and to
+    /// group them by label (Alg. 3.2) and drop the entries that couple subdomains.
     pub partition: [f64; 2],
+    /// Seconds to generate the matrix or to read its file, and to make the reference factors.
+    pub others: [f64; 2],
 }
 
 /// A device with baselines to compare with.
 pub(crate) trait Ground: Platform {
     /// Creates the baselines; their set-up is timed.
     fn baselines<'a>(&'a self, case: &'a Case, progress: &mut dyn FnMut(&str)) -> Result<Candidates<'a>>;
-    /// Adds Krylith's own by [`add`](super::ours::add); adds nothing on a device without subdomain factors.
+    /// Adds Krylith's own by [`add`](super::ours::add); adds nothing on a device without Krylith's kernels.
     fn ours<'a>(&'a self, _: &'a Case, _: &mut Candidates<'a>) -> Result<()> {
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! The DAG of a triangle, for each subdomain: rows that may be computed concurrently, and the entries in that
 //! order (§4.2 of the paper that `ildu0/mod.rs` names).
 
-use super::system::SubdomainSystem;
+use super::system::{SubdomainSystem, on_all_cores};
 use krylith_core::{Error, Result};
+use std::ops::Range;
 
 /// A strict triangle of the matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,22 +72,58 @@ impl Dag {
                 s.blocks()
             )));
         }
-        let (level, bb) = (levels(s, triangle), s.a.block() * s.a.block());
-        let mut made = Self {
+        let level = levels(s, triangle);
+        let parts = on_all_cores(s.count(), |share| Self::part(s, triangle, values, &level, share));
+        let mut made = Self::empty();
+        parts.into_iter().for_each(|part| made.append(part));
+        Ok(made)
+    }
+
+    fn empty() -> Self {
+        Self {
             levels: vec![0],
             row_ptr: vec![0],
-            rows: Vec::with_capacity(s.block_rows()),
+            rows: Vec::new(),
             entry_ptr: vec![0],
             columns: Vec::new(),
             values: Vec::new(),
             edge_ptr: vec![0],
             pairs: Vec::new(),
             edge_values: Vec::new(),
-        };
+        }
+    }
+
+    /// Appends the DAG of further subdomains.
+    fn append(&mut self, part: Self) {
+        for (own, more) in [
+            (&mut self.levels, &part.levels),
+            (&mut self.row_ptr, &part.row_ptr),
+            (&mut self.entry_ptr, &part.entry_ptr),
+            (&mut self.edge_ptr, &part.edge_ptr),
+        ] {
+            let before = own.last().copied().unwrap_or(0);
+            own.extend(more[1..].iter().map(|end| before + end));
+        }
+        self.rows.extend_from_slice(&part.rows);
+        self.columns.extend_from_slice(&part.columns);
+        self.values.extend_from_slice(&part.values);
+        self.pairs.extend_from_slice(&part.pairs);
+        self.edge_values.extend_from_slice(&part.edge_values);
+    }
+
+    /// Builds the DAG of some subdomains.
+    fn part(
+        s: &SubdomainSystem,
+        triangle: Triangle,
+        values: &[f64],
+        level: &[u32],
+        subdomains: Range<usize>,
+    ) -> Self {
+        let (mut made, bb) = (Self::empty(), s.a.block() * s.a.block());
         let entries = |i: usize| {
             (s.a.row_ptr()[i]..s.a.row_ptr()[i + 1]).filter(move |&p| triangle.has(i, s.a.col()[p] as usize))
         };
-        for p in 0..s.count() {
+        for p in subdomains {
             let (begin, end) = (s.ptr[p], s.ptr[p + 1]);
             let depth = level[begin..end].iter().max().map_or(0, |l| *l as usize + 1);
             let mut of_level: Vec<Vec<usize>> = vec![Vec::new(); depth];
@@ -114,7 +151,7 @@ impl Dag {
             }
             made.levels.push(made.row_ptr.len() as i32 - 1);
         }
-        Ok(made)
+        made
     }
 }
 

@@ -1,5 +1,6 @@
 //! Checks and times everything that runs on one case.
 
+use super::cut::Cut;
 use super::reference::Factors;
 use super::system::SubdomainSystem;
 use super::{Application, Case, Ground, Of, Setup, Solver, Solves, levels};
@@ -13,7 +14,6 @@ pub(super) struct Plan {
     pub repetitions: usize,
     pub solves: usize,
     pub iterations: usize,
-    pub rtol: f64,
 }
 
 pub(super) struct Row {
@@ -46,13 +46,15 @@ pub(super) struct Solve {
 pub(super) struct Found {
     pub name: String,
     pub spec: String,
-    pub grid: [usize; 3],
-    pub size: [usize; 3],
+    pub rtol: f64,
+    pub cut: Cut,
     pub block: usize,
     pub block_rows: usize,
     pub blocks: usize,
     pub dropped: usize,
     pub subdomains: usize,
+    /// Block rows of the largest subdomain.
+    pub largest: usize,
     pub levels: [usize; 2],
     pub rows: Vec<Row>,
     pub solves: Vec<Solve>,
@@ -89,25 +91,38 @@ pub(super) fn case<P: Ground>(
         (rows[i].alone, rows[i].cold) = (alone, cold);
     }
 
-    progress(&format!("{}: BiCGSTAB to {:e}", case.name, plan.rtol));
+    progress(&format!("{}: BiCGSTAB to {:e}", case.name, case.rtol));
     let solves = solves(p, case, plan, &mut all.solvers)?;
     let depth = |t| levels::levels(&case.decomposed, t).into_iter().max().map_or(0, |l| l as usize + 1);
     Ok(Found {
         name: case.name.clone(),
         spec: case.spec.clone(),
-        grid: case.grid,
-        size: case.size,
+        rtol: case.rtol,
+        cut: case.cut,
         block: case.a.block(),
         block_rows: case.a.block_rows(),
         blocks: case.a.blocks(),
         dropped: case.decomposed.dropped,
         subdomains: case.decomposed.count(),
+        largest: case.decomposed.largest(),
         levels: [levels::Triangle::Lower, levels::Triangle::Upper].map(depth),
         rows,
         solves,
-        setups: all.setups,
+        setups: of_host(case).into_iter().chain(all.setups).collect(),
         failures: all.failures,
     })
+}
+
+/// Returns the seconds of the steps on the host.
+fn of_host(case: &Case) -> [Setup; 4] {
+    let ([made, factors], [labelled, dropped]) = (case.others, case.partition);
+    let step = |name: &str, seconds| Setup { name: format!("{name}, host"), samples: Samples(vec![seconds]) };
+    [
+        step("the matrix, generated or read", made),
+        step("partition", labelled),
+        step("reordering and dropping (Alg. 3.2)", dropped),
+        step("the reference factors", factors),
+    ]
 }
 
 /// Returns the expected result of an application, in the order of the given matrix.
@@ -224,12 +239,12 @@ fn solves<P: Ground>(
     let mut rows = Vec::new();
     for solver in solvers.iter_mut() {
         let name = solver.name();
-        let (residuals, check) = match solver.solve(plan.rtol, plan.iterations) {
+        let (residuals, check) = match solver.solve(case.rtol, plan.iterations) {
             Ok(residuals) => {
                 let end = relative_residual(&case.a, &case.rhs, &solver.solution()?);
                 let last = residuals.last().copied().unwrap_or(f64::NAN);
                 // The recurrence of BiCGSTAB may drift slightly from the true residual, but no more.
-                let check = if last <= plan.rtol && end <= 2.0 * plan.rtol {
+                let check = if last <= case.rtol && end <= 2.0 * case.rtol {
                     Ok(end)
                 } else {
                     Err(format!(
@@ -258,7 +273,7 @@ fn solves<P: Ground>(
         let (solver, row) = (&mut solvers[i], &mut rows[i]);
         let mut count = 0;
         let seconds = p.time(&mut || {
-            count = solver.solve(plan.rtol, plan.iterations)?.len().saturating_sub(1);
+            count = solver.solve(case.rtol, plan.iterations)?.len().saturating_sub(1);
             Ok(())
         })?;
         row.iterations = [row.iterations[0].min(count), row.iterations[1].max(count)];

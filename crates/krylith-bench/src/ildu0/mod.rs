@@ -1,6 +1,7 @@
 //! The experiments of "Mapping sparse triangular solves to GPUs via fine-grained domain decomposition". They
 //! are one lower solve (its Table 5.2), one application of ILU(0) (Table 5.3), the dropped entries (Table
-//! 5.4), and BiCGSTAB (Tables 5.5, 5.6).
+//! 5.4), and BiCGSTAB (Tables 5.5, 5.6). The systems are those of its Table 5.1, of the same kinds and sizes
+//! (`systems.rs`), and any others; `cut.rs` cuts them.
 //!
 //! On a GPU the baselines are cuSPARSE on the whole and on the decomposed matrix, and the paper's kernels; on
 //! a CPU, plain loops over both matrices. Every result is checked against a sequential reference before a
@@ -8,37 +9,34 @@
 
 mod application;
 pub(crate) mod count;
+pub(crate) mod cut;
 mod gpus;
 mod host;
 pub(crate) mod levels;
 mod measure;
 pub(crate) mod ours;
+mod parabolic;
 pub(crate) mod reference;
 mod report;
 pub(crate) mod system;
+mod systems;
 
 pub(crate) use application::{Application, Candidates, Case, Ground, Of, Setup, Solver, Solves, TOLERANCE};
 
 use crate::options::{self, Asked};
-use crate::publish::{Report, meta, sizes};
-use krylith_core::matrix::Bsr;
-use krylith_core::{Error, Result};
-use krylith_problems::SystemKind;
+use crate::publish::{Report, meta};
+use cut::{Cut, Way};
+use krylith_core::Result;
 use serde_json::json;
 use std::time::Instant;
-use system::{SubdomainSystem, boxes};
-
-/// Relative tolerance of a solve, ‖r‖ ≤ `RTOL`·‖b‖, as in the paper.
-const RTOL: f64 = 1e-8;
+use system::SubdomainSystem;
+use systems::{Made, RTOL};
 
 /// Iteration limit of BiCGSTAB.
 const MOST: usize = 5000;
 
 /// The paper's subdomains, in grid points.
 const BOX: [usize; 3] = [16, 16, 8];
-
-/// Grids and block sizes: those of TARGETS for one GPU, and the paper's second Laplacian.
-const GRIDS: [([usize; 3], usize); 4] = [([128; 3], 1), ([256; 3], 1), ([128; 3], 3), ([256, 128, 128], 3)];
 
 /// Runs the suite; `progress` receives a line before each part.
 ///
@@ -60,71 +58,92 @@ pub fn ildu0(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> 
 
 fn run<P: Ground>(p: &P, options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     let scale = options.scale(1.0 / 64.0);
+    let wanted = systems::wanted(&options.systems, options.full)?;
+    let ways = match &options.cuts[..] {
+        [] => None,
+        words => Some(options::named(Way::ALL, "--cuts", words)?),
+    };
     let plan = measure::Plan {
         repetitions: options.repetitions(),
         solves: options.solves.unwrap_or(options.pick(5, 3)),
         iterations: options.iterations.unwrap_or(MOST),
-        rtol: RTOL,
     };
     progress("measuring the bandwidth, the reference for the percentages");
     let bandwidth = p.bandwidth()?;
     let more = json!({
         "scale": scale, "repetitions": plan.repetitions, "solves": plan.solves, "most_iterations": plan.iterations,
-        "rtol": plan.rtol,
     });
     let meta = meta("ildu0", &options.command, p.describe(), more);
-    let mut found = Vec::new();
-    for (grid, block) in GRIDS.into_iter().take(if options.full { 4 } else { 3 }) {
-        let grid = crate::systems::scaled(grid, scale);
-        progress(&format!("{} points, b = {block}: the matrix and its subdomains", sizes(grid)));
-        let case = case(grid, block)?;
-        found.push(measure::case(p, &case, &plan, progress)?);
-        // The next part may take long: keep the results so far in case it is interrupted.
-        report::make(bandwidth, &found, meta.clone()).write(options.out.as_deref(), "ildu0")?;
+    let (mut found, mut failures) = (Vec::new(), Vec::new());
+    for system in &wanted {
+        progress(&system.text(scale));
+        let made = match system.make(scale, options.rock.as_deref()) {
+            Ok(made) => made,
+            Err(e) if found.is_empty() && wanted.len() == 1 => return Err(e),
+            Err(e) => {
+                failures.push(format!("{}: {e}", system.text(scale)));
+                continue;
+            }
+        };
+        let own = [system.way()];
+        let ways = ways.as_deref().unwrap_or(&own).iter();
+        let cuts: Vec<Cut> =
+            ways.filter_map(|way| Cut::new(*way, &made.a, made.grid, made.laplacian)).collect();
+        if cuts.is_empty() {
+            failures.push(format!(
+                "{}: boxes need the grid of a generated problem; use --cuts multilevel",
+                made.name
+            ));
+        }
+        for cut in cuts {
+            progress(&format!("{}, {}: the subdomains and the reference", made.name, cut.text()));
+            match case(&made, cut).and_then(|case| measure::case(p, &case, &plan, progress)) {
+                Ok(case) => found.push(case),
+                Err(e) => failures.push(format!("{}, {}: {e}", made.name, cut.text())),
+            }
+            // The next part may take long: keep the results so far in case it is interrupted.
+            let made = report::make(bandwidth, &found, &failures, meta.clone());
+            { made }.write(options.out.as_deref(), "ildu0")?;
+        }
     }
-    let mut made = report::make(bandwidth, &found, meta);
+    let mut made = report::make(bandwidth, &found, &failures, meta);
     made.write(options.out.as_deref(), "ildu0")?;
     Ok(made)
 }
 
 /// The 7-point Laplacian in blocks.
 #[cfg(test)]
-pub(crate) fn laplacian(grid: [usize; 3], block: usize) -> Result<Bsr> {
-    Ok(generated(grid, block)?.0)
+pub(crate) fn laplacian([x, y, z]: [usize; 3], block: usize) -> Result<krylith_core::matrix::Bsr> {
+    let text = format!("laplace:{x}x{y}x{z},block={block}");
+    Ok(systems::Wanted::Spec(text).make(1.0, None)?.a)
 }
 
-fn generated([x, y, z]: [usize; 3], block: usize) -> Result<(Bsr, String)> {
-    let made = krylith_problems::generate(&format!("laplace:{x}x{y}x{z},block={block}"))?;
-    let a = match made.system {
-        SystemKind::Csr(a) => Bsr::from_csr(&a, 1)?,
-        SystemKind::Bsr(a) => a,
-        SystemKind::Kronecker(_) => {
-            return Err(Error::invalid(
-                "the problem `laplace` was generated as a Kronecker sum; expected a CSR or BSR matrix",
-            ));
-        }
+/// Cuts a system, and makes the reference factors.
+fn case(made: &Made, cut: Cut) -> Result<Case> {
+    let a = &made.a;
+    let parts = cut.make(a)?;
+    let begin = Instant::now();
+    let decomposed = SubdomainSystem::decompose(a, &parts.labels, parts.count)?;
+    let grouped = begin.elapsed().as_secs_f64();
+    let begin = Instant::now();
+    let factors = reference::Factors::new(&decomposed)?;
+    let others = [made.seconds, begin.elapsed().as_secs_f64()];
+    let name = match cut {
+        Cut::Boxes { .. } if made.laplacian => made.name.clone(),
+        _ => format!("{}, {}", made.name, cut.text()),
     };
-    Ok((a, made.spec))
-}
-
-fn case(grid: [usize; 3], block: usize) -> Result<Case> {
-    let (a, spec) = generated(grid, block)?;
-    let begin = Instant::now();
-    let (labels, count) = boxes(grid, BOX);
-    let labelled = begin.elapsed().as_secs_f64();
-    let begin = Instant::now();
-    let decomposed = SubdomainSystem::decompose(&a, &labels, count)?;
-    let cut = begin.elapsed().as_secs_f64();
     Ok(Case {
-        name: format!("laplacian {}, b = {block}", sizes(grid)),
-        spec,
-        grid,
-        size: BOX,
-        rhs: crate::systems::Random(7).numbers(a.rows()),
-        whole: SubdomainSystem::whole(&a)?,
-        factors: reference::Factors::new(&decomposed)?,
-        a,
+        name,
+        spec: made.spec.clone(),
+        rtol: made.rtol,
+        cut,
+        subdomains: parts.subdomains,
+        rhs: made.rhs.clone(),
+        whole: SubdomainSystem::whole(a)?,
+        a: a.clone(),
+        factors,
         decomposed,
-        partition: [labelled, cut],
+        partition: [parts.seconds, grouped],
+        others,
     })
 }

@@ -1,7 +1,7 @@
 //! Incomplete factorisation and triangular solves by plain loops on the host: the reference for every
 //! variant.
 
-use super::system::SubdomainSystem;
+use super::system::{SubdomainSystem, shares};
 use krylith_core::{Error, Result};
 use std::ops::Range;
 
@@ -76,19 +76,20 @@ fn factorize_rows(
     for i in rows {
         let row = s.a.row_ptr()[i]..s.a.row_ptr()[i + 1];
         row.clone().for_each(|p| place[s.a.col()[p] as usize - first_row] = p);
+        // Earlier rows hold D⁻¹ and unscaled U.
+        let (earlier, current) = values.split_at_mut((row.start - first) * bb);
+        let at = |p: usize| (p - first) * bb..(p - first + 1) * bb;
+        let own = |p: usize| (p - row.start) * bb..(p - row.start + 1) * bb;
         for p in row.start..diagonal[i] {
             let k = s.a.col()[p] as usize;
-            let at = |p: usize| (p - first) * bb..(p - first + 1) * bb;
-            // Earlier rows hold D⁻¹ and unscaled U.
-            let l = product(&values[at(p)], &values[at(diagonal[k])], n);
+            let l = product(&current[own(p)], &earlier[at(diagonal[k])], n);
             for q in diagonal[k] + 1..s.a.row_ptr()[k + 1] {
                 let target = place[s.a.col()[q] as usize - first_row];
                 if target != usize::MAX {
-                    let u: Vec<f64> = values[at(q)].to_vec();
-                    subtract_product(&mut values[at(target)], &l, &u, n);
+                    subtract_product(&mut current[own(target)], &l, &earlier[at(q)], n);
                 }
             }
-            values[at(p)].copy_from_slice(&l);
+            current[own(p)].copy_from_slice(&l);
         }
         row.for_each(|p| place[s.a.col()[p] as usize - first_row] = usize::MAX);
         let d = &mut values[(diagonal[i] - first) * bb..][..bb];
@@ -112,12 +113,6 @@ fn factorize_rows(
     Ok(())
 }
 
-/// Splits the subdomains into one range per core, with about equally many rows.
-fn runs(s: &SubdomainSystem) -> Vec<Range<usize>> {
-    let cores = std::thread::available_parallelism().map_or(1, |n| n.get()).min(s.count().max(1));
-    (0..cores).map(|c| s.count() * c / cores..s.count() * (c + 1) / cores).filter(|r| !r.is_empty()).collect()
-}
-
 impl Factors {
     /// Factorises each subdomain on one thread, row by row; subdomains are independent.
     ///
@@ -135,7 +130,7 @@ impl Factors {
         let done: Vec<Result<()>> = std::thread::scope(|scope| {
             let (mut rest, mut rest_pivots) = (values.as_mut_slice(), pivots.as_mut_slice());
             let mut threads = Vec::new();
-            for run in runs(s) {
+            for run in shares(s.count()) {
                 let rows = s.ptr[run.start]..s.ptr[run.end];
                 let (mine, others) =
                     rest.split_at_mut((s.a.row_ptr()[rows.end] - s.a.row_ptr()[rows.start]) * bb);

@@ -17,8 +17,15 @@ fn of_part(found: &Found, all: bool) -> Vec<&Row> {
     found.rows.iter().filter(|row| (row.solves == Solves::All) == all).collect()
 }
 
-pub(super) fn make(bandwidth: (&'static str, f64), found: &[Found], mut meta: Value) -> Report {
-    let mut pages = Pages { tables: vec![matrices(found)], ..Pages::default() };
+/// Makes the report of some systems; `failures` are those of others.
+pub(super) fn make(
+    bandwidth: (&'static str, f64),
+    found: &[Found],
+    failures: &[String],
+    mut meta: Value,
+) -> Report {
+    let (tables, failures) = (vec![matrices(found)], failures.to_vec());
+    let mut pages = Pages { tables, failures, ..Pages::default() };
     let mut cases = Vec::new();
     for case in found {
         pages.failures.extend(case.failures.iter().map(|f| format!("{}: {f}", case.name)));
@@ -38,9 +45,9 @@ pub(super) fn make(bandwidth: (&'static str, f64), found: &[Found], mut meta: Va
         );
         let setups = case.setups.iter().map(|s| json!({ "name": s.name, "seconds": s.samples.json() }));
         cases.push(json!({
-            "name": case.name, "system": case.spec, "grid": case.grid, "box": case.size, "block": case.block,
+            "name": case.name, "system": case.spec, "cut": case.cut.text(), "rtol": case.rtol, "block": case.block,
             "block_rows": case.block_rows, "blocks": case.blocks, "dropped": case.dropped,
-            "subdomains": case.subdomains, "levels": case.levels, "applications": applications, "bicgstab": solves,
+            "subdomains": case.subdomains, "largest": case.largest, "levels": case.levels, "applications": applications, "bicgstab": solves,
             "setup": setups.collect::<Value>(),
         }));
         pictures(case, &mut pages);
@@ -106,14 +113,14 @@ fn means(found: &[Found]) -> (Table, Vec<Value>) {
 
 /// Builds the paper's Table 5.4, with the levels.
 fn matrices(found: &[Found]) -> Table {
-    let of_each = |c: &Found| c.size.iter().product::<usize>().min(c.block_rows);
     let numbers = |c: &Found, blocks: usize| (blocks * c.block * c.block).to_string();
-    rows_of("What cutting into boxes drops", found)
+    rows_of("What cutting into subdomains drops", found)
         .column("", |c| c.name.clone())
+        .column("cut", |c| c.cut.text())
         .column("block rows", |c| c.block_rows.to_string())
         .column("nonzeros", |c| numbers(c, c.blocks))
         .column("subdomains", |c| c.subdomains.to_string())
-        .column("rows of each", |c| of_each(c).to_string())
+        .column("rows of the largest", |c| c.largest.to_string())
         .column("nonzeros kept", |c| numbers(c, c.blocks - c.dropped))
         .column("dropped", |c| percent(c.dropped as f64 / c.blocks.max(1) as f64, 2))
         .column("levels of L", |c| c.levels[0].to_string())
@@ -175,7 +182,7 @@ fn solves(case: &Found, pages: &mut Pages) -> Value {
     let pays = |solve: &Solve| break_even(solve, base).filter(|_| !std::ptr::eq(solve, base));
     pages.show(
         &format!("{}: ", case.name),
-        rows_of(format!("{}: BiCGSTAB", case.name), &case.solves)
+        rows_of(format!("{}: BiCGSTAB to {:e}", case.name, case.rtol), &case.solves)
             .checked(|solve| &solve.check, 2)
             .column("", |solve| solve.name.clone())
             .column("iterations", iterations)
@@ -248,13 +255,14 @@ mod tests {
         Found {
             name: "small <&>".into(),
             spec: "laplace".into(),
-            grid: [4, 4, 4],
-            size: [2, 2, 2],
+            rtol: 1e-8,
+            cut: Cut::Boxes { grid: [4, 4, 4], size: [2, 2, 2] },
             block: 1,
             block_rows: 64,
             blocks: 352,
             dropped: 44,
             subdomains: 8,
+            largest: 8,
             levels: [4, 4],
             rows: vec![
                 row("vendor", Of::Whole, 8e-6, Ok(1e-16)),
@@ -267,12 +275,12 @@ mod tests {
             failures: vec!["no memory".into()],
         }
     }
-    use super::super::Setup;
+    use super::super::{Setup, cut::Cut};
 
     #[test]
     fn speed_ups_shares_and_failures_are_reported() {
         let report =
-            make(("read", 2e12), &[found()], json!({ "device": { "name": "test" }, "repetitions": 1 }));
+            make(("read", 2e12), &[found()], &[], json!({ "device": { "name": "test" }, "repetitions": 1 }));
         let rows = &report.json["cases"][0]["applications"];
         assert_eq!(rows[2]["speedup_whole"].as_f64().unwrap().round(), 8.0);
         assert_eq!(rows[2]["speedup_decomposed"].as_f64().unwrap().round(), 4.0);

@@ -3,6 +3,7 @@
 
 use krylith_core::matrix::Bsr;
 use krylith_core::{Error, Result};
+use std::ops::Range;
 
 /// A square point-block matrix in which every entry lies within a subdomain.
 ///
@@ -23,7 +24,14 @@ impl SubdomainSystem {
     /// Returns the errors of [`decompose`](Self::decompose).
     pub fn whole(a: &Bsr) -> Result<Self> {
         let n = a.block_rows();
-        Self::gather(a, (0..n as u32).collect(), vec![0, n], None)
+        if a.block_columns() != n {
+            return Err(not_square());
+        }
+        match (0..n).find(|&i| a.diagonal_position(i).is_none()) {
+            // A copy shares the arrays.
+            None => Ok(Self { a: a.clone(), ptr: vec![0, n], rows: (0..n as u32).collect(), dropped: 0 }),
+            Some(row) => Err(no_diagonal(row)),
+        }
     }
 
     /// Groups rows by label (Alg. 3.2) and drops entries between groups (§3.2). Rows of a group keep their
@@ -79,36 +87,52 @@ impl SubdomainSystem {
     fn gather(a: &Bsr, rows: Vec<u32>, ptr: Vec<usize>, labels: Option<&[u32]>) -> Result<Self> {
         let (n, b) = (a.block_rows(), a.block());
         if a.block_columns() != n || rows.len() != n {
-            return Err(Error::invalid(
-                "subdomains need a square matrix, and each row in exactly one subdomain",
-            ));
+            return Err(not_square());
         }
         let mut new = vec![0u32; n];
         for (i, &row) in rows.iter().enumerate() {
             new[row as usize] = i as u32;
         }
-        let (mut row_ptr, mut columns) = (Vec::with_capacity(n + 1), Vec::with_capacity(a.blocks()));
-        let mut values = Vec::with_capacity(a.blocks() * b * b);
-        row_ptr.push(0);
-        let mut entries: Vec<(u32, usize)> = Vec::new();
-        for &row in &rows {
-            let row = row as usize;
-            entries.clear();
-            for p in a.row_ptr()[row]..a.row_ptr()[row + 1] {
-                let column = a.col()[p] as usize;
-                if labels.is_none_or(|l| l[row] == l[column]) {
-                    entries.push((new[column], p));
+        // The rows of a share: the numbers of their entries, columns and values.
+        type Part = (Vec<usize>, Vec<u32>, Vec<f64>);
+        let part = |share: Range<usize>| -> Result<Part> {
+            let (mut counts, mut columns, mut values) =
+                (Vec::with_capacity(share.len()), Vec::new(), Vec::new());
+            let mut entries: Vec<(u32, usize)> = Vec::new();
+            for &row in &rows[share] {
+                let row = row as usize;
+                entries.clear();
+                for p in a.row_ptr()[row]..a.row_ptr()[row + 1] {
+                    let column = a.col()[p] as usize;
+                    if labels.is_none_or(|l| l[row] == l[column]) {
+                        entries.push((new[column], p));
+                    }
                 }
+                entries.sort_unstable();
+                if entries.binary_search_by_key(&new[row], |e| e.0).is_err() {
+                    return Err(no_diagonal(row));
+                }
+                for &(column, p) in &entries {
+                    columns.push(column);
+                    values.extend_from_slice(a.block_values(p));
+                }
+                counts.push(entries.len());
             }
-            entries.sort_unstable();
-            if entries.binary_search_by_key(&new[row], |e| e.0).is_err() {
-                return Err(Error::invalid(format!("block row {row} has no diagonal block")));
-            }
-            for &(column, p) in &entries {
-                columns.push(column);
-                values.extend_from_slice(a.block_values(p));
-            }
-            row_ptr.push(columns.len());
+            Ok((counts, columns, values))
+        };
+        let parts = on_all_cores(n, part).into_iter().collect::<Result<Vec<Part>>>()?;
+        let kept = parts.iter().map(|part| part.1.len()).sum();
+        let (mut row_ptr, mut columns) = (Vec::with_capacity(n + 1), Vec::with_capacity(kept));
+        let mut values = Vec::with_capacity(kept * b * b);
+        row_ptr.push(0);
+        let mut end = 0;
+        for (counts, own_columns, own_values) in parts {
+            row_ptr.extend(counts.into_iter().map(|count| {
+                end += count;
+                end
+            }));
+            columns.extend_from_slice(&own_columns);
+            values.extend_from_slice(&own_values);
         }
         let dropped = a.blocks() - columns.len();
         Ok(Self { a: Bsr::new(b, n, n, row_ptr, columns, values)?, ptr, rows, dropped })
@@ -125,6 +149,14 @@ impl SubdomainSystem {
     }
     pub fn blocks(&self) -> usize {
         self.a.blocks()
+    }
+    /// Returns the number of blocks below the diagonal.
+    pub fn strictly_lower(&self) -> usize {
+        let row = |i: usize| {
+            let row = &self.a.col()[self.a.row_ptr()[i]..self.a.row_ptr()[i + 1]];
+            row.partition_point(|&j| (j as usize) < i)
+        };
+        (0..self.block_rows()).map(row).sum()
     }
     /// Returns the number of block rows of the largest subdomain.
     pub fn largest(&self) -> usize {
@@ -144,6 +176,30 @@ impl SubdomainSystem {
         }
         given
     }
+}
+
+fn not_square() -> Error {
+    Error::invalid("subdomains need a square matrix, and each row in exactly one subdomain")
+}
+
+fn no_diagonal(row: usize) -> Error {
+    Error::invalid(format!("block row {row} has no diagonal block; ILU(0) needs one in every row"))
+}
+
+/// Returns `part` of each of as many equal shares of 0..n as there are cores, in order; each has a thread.
+pub(crate) fn on_all_cores<T: Send>(n: usize, part: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
+    let part = &part;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = shares(n).into_iter().map(|share| scope.spawn(move || part(share))).collect();
+        let joined = threads.into_iter().map(|t| t.join().unwrap_or_else(|e| std::panic::resume_unwind(e)));
+        joined.collect()
+    })
+}
+
+/// Splits 0..n into one share per core, about equal and not empty.
+pub(crate) fn shares(n: usize) -> Vec<Range<usize>> {
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get()).min(n.max(1));
+    (0..cores).map(|c| n * c / cores..n * (c + 1) / cores).filter(|share| !share.is_empty()).collect()
 }
 
 /// Returns the rows by ascending label, and the start of each label.

@@ -13,7 +13,7 @@ use super::CudaPlatform;
 use super::products::{Matrix, OnDevice};
 use super::vendor::Vendor;
 use crate::ildu0::system::SubdomainSystem;
-use crate::ildu0::{Application, Candidates, Case, Ground, Of, Setup, Solves, count, ours};
+use crate::ildu0::{Application, Candidates, Case, Ground, Of, Solves, count, ours};
 use crate::platform::Order;
 use crate::samples::Samples;
 use bicgstab::BiCgStab;
@@ -78,7 +78,7 @@ impl CudaPlatform {
         let cut: f64 = if of == Of::Decomposed { case.partition.iter().sum() } else { 0.0 };
         let setup = cut + made.setups[from..].iter().map(|s| s.samples.median()).sum::<f64>();
         let middle = v.zeros(system.len())?;
-        let strict = (system.blocks() - system.block_rows()) / 2;
+        let strict = system.strictly_lower();
         let (solves, notes) = (triangles.clone(), triangles.notes());
         let lower: Map = Rc::new(move |x, y| solves.lower(x, y));
         let solves = triangles.clone();
@@ -137,12 +137,6 @@ impl CudaPlatform {
 impl Ground for CudaPlatform {
     fn baselines<'a>(&'a self, case: &'a Case, progress: &mut dyn FnMut(&str)) -> Result<Candidates<'a>> {
         let (v, mut made) = (&self.vendor, Candidates::default());
-        for (name, time) in
-            [("partition (Alg. 3.1), host", 0), ("reordering and dropping (Alg. 3.2), host", 1)]
-        {
-            let samples = Samples(vec![case.partition[time]]);
-            made.setups.push(Setup { name: name.into(), samples });
-        }
         progress(&format!("{}: cuSPARSE, whole matrix", case.name));
         let whole = Rc::new(Matrix::best(v, &case.a)?);
         if let Err(e) = self.vendor(case, Of::Whole, &whole, &mut made) {

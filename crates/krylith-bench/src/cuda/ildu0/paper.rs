@@ -6,6 +6,7 @@ use super::{sampled, seconds};
 use crate::cuda::fastest;
 use crate::cuda::vendor::Vendor;
 use crate::ildu0::levels::{Dag, Triangle, levels};
+use crate::ildu0::system::on_all_cores;
 use crate::ildu0::{Case, Setup, Solves, count, reference};
 use crate::samples::Samples;
 use krylith_core::device::cuda::Buffer;
@@ -177,21 +178,34 @@ impl Arrays {
         let name = "the paper's DAGs, packed on the host".into();
         setups.push(Setup { name, samples: Samples(vec![packed]) });
 
-        // (I + L) D, below the diagonal.
+        // (I + L) D, below the diagonal: the number of entries of each row, columns and values.
+        let parts = on_all_cores(s.count(), |share| {
+            let (mut counts, mut columns, mut values) = (Vec::new(), Vec::new(), Vec::new());
+            for p in share {
+                for i in s.ptr[p]..s.ptr[p + 1] {
+                    for q in s.a.row_ptr()[i]..f.diagonal[i] {
+                        let j = s.a.col()[q] as usize;
+                        let (l, d) = (&f.values[q * bb..][..bb], &f.pivots[j * bb..][..bb]);
+                        columns.push((j - s.ptr[p]) as u16);
+                        values.extend_from_slice(&reference::product(l, d, s.a.block()));
+                    }
+                    counts.push(f.diagonal[i] - s.a.row_ptr()[i]);
+                }
+            }
+            (counts, columns, values)
+        });
         let mut scaled = f.values.clone();
         let (mut row_ptr, mut columns, mut values) = (vec![0i32], Vec::new(), Vec::new());
-        for p in 0..s.count() {
-            for i in s.ptr[p]..s.ptr[p + 1] {
-                for q in s.a.row_ptr()[i]..f.diagonal[i] {
-                    let j = s.a.col()[q] as usize;
-                    let block =
-                        reference::product(&f.values[q * bb..][..bb], &f.pivots[j * bb..][..bb], s.a.block());
-                    scaled[q * bb..][..bb].copy_from_slice(&block);
-                    columns.push((j - s.ptr[p]) as u16);
-                    values.extend_from_slice(&block);
-                }
-                row_ptr.push(columns.len() as i32);
+        for (counts, own_columns, own_values) in parts {
+            let mut at = 0;
+            for count in counts {
+                let first = s.a.row_ptr()[row_ptr.len() - 1] * bb;
+                scaled[first..][..count * bb].copy_from_slice(&own_values[at..][..count * bb]);
+                at += count * bb;
+                row_ptr.push(row_ptr[row_ptr.len() - 1] + count as i32);
             }
+            columns.extend_from_slice(&own_columns);
+            values.extend_from_slice(&own_values);
         }
         let scaled_edges = Dag::new(s, Triangle::Lower, &scaled)?.edge_values;
         drop(scaled);
