@@ -26,7 +26,7 @@ pub(crate) use application::{Application, Candidates, Case, Ground, Of, Setup, S
 use crate::options::{self, Asked};
 use crate::publish::{Report, meta};
 use cut::{Cut, Way};
-use krylith_core::Result;
+use krylith_core::{Error, Result};
 use serde_json::json;
 use std::time::Instant;
 use system::SubdomainSystem;
@@ -46,6 +46,12 @@ const BOX: [usize; 3] = [16, 16, 8];
 /// listed under `failures`.
 pub fn ildu0(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     options.check()?;
+    let several = options.launch.comm().is_some() || options.device.gpus().len() > 1;
+    if several && !(options.systems.is_empty() && options.cuts.is_empty()) {
+        return Err(Error::invalid(
+            "--systems and --cuts need one device; several GPUs or ranks measure the paper's Laplacians in boxes",
+        ));
+    }
     if options.launch.comm().is_some() {
         return options::on_processes!(options, |ground| gpus::run(ground, options, progress));
     }

@@ -215,18 +215,41 @@ where
     let setup = ready.cut + upload + analysis + factors;
     made.solvers.push(OurSolver::new(shared, name, Box::new(ildu.clone()), setup)?);
     if of == Of::Decomposed && precision == Precision::F64 {
-        let added = coarse_then(p, shared, (&placed, ildu, setup), made);
+        let added = coarse_then(p, shared, (&placed, ildu, setup), "", made);
         added.map_err(|e| Error::invalid(format!("coarse then ildu: {e}")))?;
     }
     Ok(())
 }
 
+/// Adds the solver with `coarse then ildu` on all cores of the host, beside those of a GPU. A failure is
+/// listed.
+#[cfg(any(feature = "cuda", test))]
+pub(crate) fn add_on_host<'a>(case: &'a Case, made: &mut Candidates<'a>) {
+    use crate::platform::Platform;
+    let mut solver = || {
+        let p = crate::cpu::CpuPlatform::new(0);
+        let space = Rc::new(p.space(case.a.rows())?);
+        let (operator, made_operator) =
+            p.timed(|| PointBlock::bsr(space.as_ref(), &case.a, Precision::F64))?;
+        let terms = Terms::bsr(&case.a);
+        let options = IlduOptions::default();
+        let (ildu, factors) = p.timed(|| Ildu::new(space.as_ref(), &terms, &case.subdomains, options))?;
+        let before = case.partition[0] + made_operator + factors;
+        let shared = Shared { case, space, operator: Rc::new(operator) };
+        coarse_then(&p, &shared, (&terms, Rc::new(ildu), before), ", host", made)
+    };
+    if let Err(e) = solver() {
+        made.failures.push(format!("Krylith coarse then ILDU(0), host: {e}"));
+    }
+}
+
 /// Adds BiCGSTAB with `coarse then ildu`: a correction by the coarse levels of algebraic multigrid, then ILDU
 /// on the residual that it leaves.
 fn coarse_then<'a, P: Ground>(
-    p: &'a P,
+    p: &P,
     shared: &Shared<'a, P::Space>,
     (placed, ildu, before): (&Terms, Rc<Ildu<P::Space>>, f64),
+    place: &str,
     made: &mut Candidates<'a>,
 ) -> Result<()>
 where
@@ -240,10 +263,33 @@ where
     // The first one may compile and load kernels.
     drop(Multilevel::new(space, placed, options)?);
     let (coarse, seconds) = p.timed(|| Multilevel::new(space, placed, options))?;
-    let name = "Krylith coarse then ILDU(0)".to_string();
+    let name = format!("Krylith coarse then ILDU(0){place}");
     let (levels, samples) = (coarse.levels().len(), Samples(vec![seconds]));
     made.setups.push(Setup { name: format!("{name}: the {levels} levels of coarse"), samples });
     let both = Multiplicative::new(space, coarse, ildu, shared.operator.clone())?;
     made.solvers.push(OurSolver::new(shared, name, Box::new(both), before + seconds)?);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ildu0::cut::Way;
+    use crate::ildu0::systems::Wanted;
+    use crate::systems::relative_residual;
+
+    #[test]
+    fn the_host_solves_beside_a_gpu() {
+        let system = Wanted::Spec("radiation:12x12x12,components=3".into()).make(1.0, None).unwrap();
+        let cut = Cut::new(Way::Multilevel, &system.a, system.grid, false).unwrap();
+        let case = crate::ildu0::case(&system, cut).unwrap();
+        let mut made = Candidates::default();
+        add_on_host(&case, &mut made);
+        let [solver] = &mut made.solvers[..] else { panic!("{:?}", made.failures) };
+        assert_eq!(solver.name(), "Krylith coarse then ILDU(0), host");
+        let residuals = solver.solve(1e-8, 100).unwrap();
+        assert!(residuals.len() > 2 && residuals[residuals.len() - 1] <= 1e-8, "{residuals:?}");
+        assert!(relative_residual(&case.a, &case.rhs, &solver.solution().unwrap()) <= 2e-8);
+        assert!(made.setups.iter().any(|step| step.name.ends_with("levels of coarse")));
+    }
 }

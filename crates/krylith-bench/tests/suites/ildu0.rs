@@ -42,7 +42,7 @@ fn every_kind_of_system_is_cut_solved_and_checked() {
     let words = ["laplacian1", "parabolic", "spe10", "radiation", "radiation3", "oil"];
     let systems = words.into_iter().chain([file.to_str().unwrap()]).map(String::from).collect();
     let options = Asked {
-        scale: Some(0.0002),
+        scale: Some(0.0001),
         repetitions: Some(1),
         solves: Some(1),
         systems,
@@ -113,6 +113,11 @@ fn nonsense_is_refused() {
             Asked { systems: vec!["stokes:4x4x4".into()], ..Asked::default() },
             Asked { cuts: vec!["thirds".into()], ..Asked::default() },
             Asked { device: krylith_bench::DeviceChoice::Cuda(vec![0, 1]), ..Asked::default() },
+            Asked {
+                device: krylith_bench::DeviceChoice::Cuda(vec![0, 1]),
+                systems: vec!["paper".into()],
+                ..Asked::default()
+            },
         ],
     );
 }

@@ -155,6 +155,8 @@ impl Ground for CudaPlatform {
     }
     fn ours<'a>(&'a self, case: &'a Case, made: &mut Candidates<'a>) -> Result<()> {
         // The whole matrix as one subdomain does not fit a thread block.
-        ours::add(self, case, false, made)
+        ours::add(self, case, false, made)?;
+        ours::add_on_host(case, made);
+        Ok(())
     }
 }
