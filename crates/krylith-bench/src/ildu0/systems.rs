@@ -61,8 +61,8 @@ const ACCUMULATION: f64 = 0.2 * 1e-4 * (20.0 * 10.0 * 2.0 / 5.615) / 0.1;
 /// Pressure in `oil` before the step, psi.
 const BEFORE: f64 = 6000.0;
 
-/// About how many bytes the suite takes on the host for each stored number.
-const BYTES: u64 = 110;
+/// About how many bytes the suite takes on the host for each stored block, and for each number in it.
+const BYTES: [u64; 2] = [130, 88];
 
 /// A requested system.
 #[derive(Debug, Clone, PartialEq)]
@@ -185,12 +185,13 @@ fn grid(at: usize, scale: f64) -> [usize; 3] {
 /// Returns the scalar rows of a system of the table, and about how many bytes the suite takes for it.
 fn size(at: usize, scale: f64) -> (u64, u64) {
     let nodes: u64 = grid(at, scale).into_iter().map(|n| n as u64).product();
-    let (unknowns, row) = match TABLE[at].1 {
-        Kind::Laplacian(block) => (block as u64, 7 * block as u64),
-        Kind::Radiation(3) => (3, 9),
-        _ => (1, 7),
+    // Unknowns of a node, its stored blocks, and the numbers in a block.
+    let (unknowns, blocks, numbers) = match TABLE[at].1 {
+        Kind::Laplacian(block) => (block as u64, 7, (block * block) as u64),
+        Kind::Radiation(3) => (3, 25, 1),
+        _ => (1, 7, 1),
     };
-    (nodes * unknowns, nodes * unknowns * row * BYTES)
+    (nodes * unknowns, nodes * blocks * (BYTES[0] + BYTES[1] * numbers))
 }
 
 /// Returns an error if the host has too little memory, where that is known.
