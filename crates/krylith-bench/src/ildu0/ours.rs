@@ -109,7 +109,7 @@ where
     let shared = Shared { case, space, operator };
     for of in if whole { &[Of::Decomposed, Of::Whole][..] } else { &[Of::Decomposed] } {
         let what = format!("Krylith ILDU(0), {of:?}");
-        let ready = match Ready::new(p, &shared, *of) {
+        let ready = match Ready::new(p, &shared, *of, made) {
             Ok(ready) => ready,
             Err(e) => {
                 made.failures.push(format!("{what}: {e}"));
@@ -128,8 +128,9 @@ where
 }
 
 impl Ready {
-    /// Cuts the matrix. If this device cuts the graph, it must find the case's subdomains.
-    fn new<P: Ground>(p: &P, shared: &Shared<P::Space>, of: Of) -> Result<Self>
+    /// Takes the case's subdomains, or the whole matrix. If this device cuts the graph, the time of the cut is
+    /// its own, and it must find the case's subdomains.
+    fn new<P: Ground>(p: &P, shared: &Shared<P::Space>, of: Of, made: &mut Candidates) -> Result<Self>
     where
         P::Space: Coarsen,
     {
@@ -138,22 +139,17 @@ impl Ready {
         let (subdomains, cut) = match (of, case.cut) {
             (Of::Whole, _) => p.timed(|| Ok(Subdomains::whole(case.a.block_rows())))?,
             (_, Cut::Boxes { grid, size }) => p.timed(|| Ok(Subdomains::boxes(grid, size)))?,
-            (_, Cut::Graph { way, rows }) => {
+            (_, Cut::Graph { way: SubdomainCut::Multilevel, rows }) => {
                 let placed = space.place(&terms)?;
                 // The first cut may compile and load kernels.
-                let on_device = way == SubdomainCut::Multilevel && space.cut_graph(&placed, rows)?.is_some();
-                match on_device {
-                    false => (case.subdomains.clone(), case.partition[0]),
-                    true => {
-                        let (found, seconds) = p.timed(|| space.cut_graph(&placed, rows))?;
-                        let found = found.filter(|found| *found == case.subdomains);
-                        let found = found.ok_or_else(|| {
-                            Error::invalid("the device cuts the graph into other subdomains than the host")
-                        });
-                        (found?, seconds)
-                    }
+                space.cut_graph(&placed, rows)?;
+                let (found, seconds) = p.timed(|| space.cut_graph(&placed, rows))?;
+                if found.as_ref().is_some_and(|found| *found != case.subdomains) {
+                    made.failures.push("Krylith: the device cuts the graph unlike the host".into());
                 }
+                (case.subdomains.clone(), if found.is_some() { seconds } else { case.partition[0] })
             }
+            (_, Cut::Graph { .. }) => (case.subdomains.clone(), case.partition[0]),
         };
         // The host's plan gives the device's order of elimination.
         let plan = Plan::new(&terms, &subdomains, 0)?;
