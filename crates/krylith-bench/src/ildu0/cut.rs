@@ -1,5 +1,6 @@
 //! Cuts of a system into subdomains: boxes of a grid (the paper's Alg. 3.1) or parts of the graph.
 
+use super::BOX;
 use super::system::boxes;
 use krylith_core::Result;
 use krylith_core::matrix::Bsr;
@@ -33,8 +34,7 @@ impl Way {
 const UNKNOWNS: usize = 8192;
 /// Least number of subdomains of a graph, so that small systems are cut, too.
 const LEAST: usize = 8;
-/// The paper's boxes of its Laplacians, and boxes of [`UNKNOWNS`] points.
-const SMALL: [usize; 3] = [16, 16, 8];
+/// Boxes of [`UNKNOWNS`] points.
 const LARGE: [usize; 3] = [32, 16, 16];
 
 /// A cut with its sizes.
@@ -59,7 +59,7 @@ impl Cut {
     pub fn new(way: Way, a: &Bsr, grid: Option<[usize; 3]>, laplacian: bool) -> Option<Self> {
         let way = match way {
             Way::Boxes => {
-                let size = if laplacian || a.block() > 1 { SMALL } else { LARGE };
+                let size = if laplacian || a.block() > 1 { BOX } else { LARGE };
                 return grid.map(|grid| Cut::Boxes { grid, size });
             }
             Way::Graph => SubdomainCut::Graph,

@@ -35,7 +35,7 @@ use systems::{Made, RTOL};
 /// Iteration limit of BiCGSTAB.
 const MOST: usize = 5000;
 
-/// The paper's subdomains, in grid points.
+/// The paper's subdomains of its Laplacians, in grid points.
 const BOX: [usize; 3] = [16, 16, 8];
 
 /// Runs the suite; `progress` receives a line before each part.
@@ -108,8 +108,8 @@ fn run<P: Ground>(p: &P, options: &Asked, progress: &mut dyn FnMut(&str)) -> Res
                 Err(e) => failures.push(format!("{}, {}: {e}", made.name, cut.text())),
             }
             // The next part may take long: keep the results so far in case it is interrupted.
-            let made = report::make(bandwidth, &found, &failures, meta.clone());
-            { made }.write(options.out.as_deref(), "ildu0")?;
+            let mut so_far = report::make(bandwidth, &found, &failures, meta.clone());
+            so_far.write(options.out.as_deref(), "ildu0")?;
         }
     }
     let mut made = report::make(bandwidth, &found, &failures, meta);

@@ -128,8 +128,8 @@ where
 }
 
 impl Ready {
-    /// Takes the case's subdomains, or the whole matrix. If this device cuts the graph, the time of the cut is
-    /// its own, and it must find the case's subdomains.
+    /// Takes the case's subdomains, or the whole matrix. If this device cuts the graph, the time of the cut
+    /// is its own, and it must find the case's subdomains.
     fn new<P: Ground>(p: &P, shared: &Shared<P::Space>, of: Of, made: &mut Candidates) -> Result<Self>
     where
         P::Space: Coarsen,
