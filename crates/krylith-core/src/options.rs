@@ -368,7 +368,7 @@ impl Options {
             max_iters: self.max_iters.unwrap_or(default.max_iters),
             criterion: self.criterion.unwrap_or_default(),
             relative_to: self.relative_to.unwrap_or_default(),
-            reference: None,
+            ..default
         }
     }
 

@@ -313,7 +313,15 @@ impl Solver {
         l: Lent<'_>,
     ) -> PyResult<()> {
         let coefficients = dense(&a).and_then(|a| Ok((a, dense(&b)?)));
-        let (m, l) = (m.array()?, l.array()?);
+        let (m, l) = match (m.array(), l.array()) {
+            (Ok(m), Ok(l)) => (m, l),
+            (Err(e), _) | (_, Err(e)) => {
+                // Other ranks begin their update meanwhile.
+                let text = e.to_string();
+                self.alone(py, |solver| solver.agreed(Err(Error::invalid(text))))?;
+                return Err(e);
+            }
+        };
         self.alone(py, |solver| match coefficients {
             Ok((a, b)) => solver.update_kronecker(&a, &b, tau, m, l),
             Err(e) => solver.agreed(Err(e)),

@@ -20,7 +20,7 @@ impl Problem<'_> {
     ///
     /// # Errors
     /// As [`KroneckerSum::new`]; problems of several terms; one distributed problem and one that is not.
-    /// Distributed problems with other rows, and ranks that give other A, B or τ, are errors on all ranks.
+    /// Different rows of M and L, or different A, B or τ between ranks, are errors on all ranks.
     ///
     /// # Examples
     /// ```
@@ -86,7 +86,7 @@ pub(crate) fn same_coefficients(comm: &dyn Communicator, [a, b]: [&Dense; 2], ta
     let (first, other) = (&all[0][..], &all[rank][..]);
     let why = if stages(first) != stages(other) {
         format!("rank {rank} has {}; rank 0 has {}", plural(stages(other), "stage"), stages(first))
-    } else if tau(first) != tau(other) {
+    } else if tau(first).to_bits() != tau(other).to_bits() {
         format!("tau is {} on rank {rank}, and {} on rank 0", tau(other), tau(first))
     } else {
         format!("A or B of rank {rank} differs from that of rank 0")

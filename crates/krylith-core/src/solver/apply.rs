@@ -178,7 +178,8 @@ impl Solver<'_> {
         self.after(done)?;
         match (&self.fixed, what) {
             (Some(fixed), Operand::Matrix) => {
-                let (from, mut to) = (x.to_vec()?, y.as_array().to_vec()?);
+                let read = x.to_vec().and_then(|x| Ok((x, y.as_array().to_vec()?)));
+                let (from, mut to) = agree(&*self.problem.comm, read)?;
                 self.workers.first(|| fixed.add_product(transposed, &from, &mut to))?;
                 y.write(&to)
             }
@@ -196,7 +197,8 @@ impl Solver<'_> {
     }
 
     /// Returns an error on every rank if a check fails on some rank, at the cost of one sum. Collective.
-    /// A check of new values must be this call's first, because an update begins with it on other ranks.
+    /// If new values fail a check, this call must come before anything collective: other ranks begin their
+    /// update with this sum.
     ///
     /// # Errors
     /// The own error, or that of another rank.

@@ -6,6 +6,7 @@ use super::fixed::Fixed;
 use super::functions::Given;
 use super::lock;
 use super::watch::Run;
+use crate::comm::agree;
 use crate::interrupt::Limits;
 use crate::memory::{Numbers, NumbersMut};
 use crate::space::Stop;
@@ -25,7 +26,7 @@ impl Solver<'_> {
         x: NumbersMut,
     ) -> Result<usize> {
         self.check_whole()?;
-        // A solver of its own, or a reference of each column that only ‖b‖ can replace.
+        // One at a time: the adjoint is another solver, and other criteria need a reference for each column.
         if transposed && self.adjoint.is_some() || self.fixed.is_some() && !stop.is_usual() {
             return Ok(1);
         }
@@ -80,7 +81,8 @@ impl Solver<'_> {
             let (mut b, mut x) = (b.range(range.clone()), x.range(range));
             let mut own;
             if let Some(fixed) = fixed {
-                let (given, mut guess) = (b.to_vec()?, x.as_array().to_vec()?);
+                let read = b.to_vec().and_then(|b| Ok((b, x.as_array().to_vec()?)));
+                let (given, mut guess) = agree(&*self.problem.comm, read)?;
                 let begun = || fixed.begin_column(transposed, stop, &given, &mut guess);
                 let (rhs, rtol) = self.workers.first(begun)?;
                 // All columns meet the tolerance of the strictest.

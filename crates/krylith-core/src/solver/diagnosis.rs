@@ -206,7 +206,7 @@ impl Diagnosis {
         if b.len() != n {
             return Err(Error::invalid(format!("b has {} numbers; the system has {n} unknowns", b.len())));
         }
-        self.range.floor(&problem.part_of_one(), b)
+        self.range.floor(&problem.part_of_one(), b, None)
     }
 }
 

@@ -1,12 +1,14 @@
-//! Unknowns that rows with a diagonal alone fix, while other rows refer to them.
+//! Fixed unknowns: those whose own row has only a diagonal entry, although other rows use them.
 //!
-//! Many codes impose boundary values so: row i becomes dᵢ xᵢ = bᵢ, and column i stays as it was. Then A is not
-//! symmetric even if the equations are, coarse levels mix fixed and other unknowns, and methods must find what
-//! a division gives. So the devices solve A′ x = b′ instead. A′ is A without E, the entries of other rows in
-//! the columns F of fixed unknowns, and b′ = b − E x_F with x_F = D⁻¹ b_F. Both systems have the same
-//! residual, because x_F is exact: b − A x = b′ − A′ x. So the stopping criterion is that of A x = b.
+//! Many codes impose a boundary value by replacing row i with dᵢ xᵢ = bᵢ, and leave column i unchanged. Then A
+//! is not symmetric even if the equations are, and coarse levels mix fixed and other unknowns. Methods also
+//! iterate for values that one division gives.
 //!
-//! For Aᵀ y = c, the devices solve A′ᵀ y = c in the other unknowns, and y_F = D⁻¹ (c_F − Eᵀ y) follows.
+//! F are the fixed unknowns, D is their diagonal, and E has the entries of other rows in the columns F. The
+//! devices solve A′ x = b′ with A′ = A − E and b′ = b − E x_F, where x_F = D⁻¹ b_F. Up to rounding, both
+//! systems have the same residual, so the stopping criterion remains that of A x = b. For Aᵀ y = c, the
+//! devices solve A′ᵀ y = c for the other unknowns, and y_F = D⁻¹ (c_F − Eᵀ y) follows. There
+//! `relative_to=r0` means the residual of the guess after y_F was set to zero.
 
 use super::Solver;
 use super::host_criterion::HostCriterion;
@@ -14,18 +16,21 @@ use super::recognise::ScalarRows;
 use crate::comm::agree;
 use crate::halo::to_owners;
 use crate::matrix::zeros::Kept;
-use crate::matrix::{Arrays, Bsr};
+use crate::matrix::{Arrays, Bsr, check_finite};
 use crate::memory::{Numbers, NumbersMut};
 use crate::operator::Terms;
 use crate::problem::Problem;
-use crate::space::{Criterion, RelativeTo, Stop};
-use crate::text::plural;
+use crate::space::{Criterion, Outcome, RelativeTo, Stop};
+use crate::text::count;
 use crate::{Error, Result};
 use rayon::prelude::*;
 use std::borrow::Cow;
 
 /// Any method solves smaller systems at once.
 const LEAST: usize = 256;
+
+/// Why a solver is broken if a solve does not come back.
+const PANIC: &str = "a solve has panicked";
 
 /// An entry of another row in the column of a fixed unknown.
 struct Coupling {
@@ -72,11 +77,13 @@ pub(super) fn without(problem: Problem<'_>) -> Result<(Problem<'_>, Option<Fixed
     let mut rows = [unknowns.len() as f64];
     problem.comm.sum(&mut rows)?;
     let rows = rows[0] as usize;
-    let (what, they) = if rows == 1 { ("fixes an unknown", "it is") } else { ("fix unknowns", "they are") };
-    let note = format!(
-        "{} with a diagonal alone {what} to which other rows refer; {they} solved first",
-        plural(rows, "row")
-    );
+    let note = match rows {
+        1 => "1 row has only a diagonal entry, and other rows use its unknown; it is solved first".into(),
+        _ => format!(
+            "{} rows have only a diagonal entry, and other rows use their unknowns; they are solved first",
+            count(rows)
+        ),
+    };
     let vectors = Default::default();
     Ok((less, Some(Fixed { given: problem, unknowns, couplings, kept, zeroed, note, vectors })))
 }
@@ -129,7 +136,8 @@ fn fixed_unknowns(a: &Bsr) -> Vec<(u32, usize)> {
         let place = at * b * b + r * b + r;
         (arrays.values[place] != 0.0).then_some((u as u32, place))
     };
-    (0..alone.len()).filter(|&u| alone[u]).filter_map(place).collect()
+    let all = (0..alone.len()).into_par_iter().with_min_len(1024);
+    all.filter(|&u| alone[u]).filter_map(place).collect()
 }
 
 /// Finds the stored entries of other rows in the columns of fixed unknowns, row by row.
@@ -226,10 +234,9 @@ impl Fixed<'_> {
     fn begin(&self, transposed: bool, stop: Stop, b: &[f64], x: &mut [f64]) -> Result<(Vec<f64>, Stop)> {
         let original = self.given.original();
         let norm = original.norm(b)?;
-        let first = stop.relative_to == RelativeTo::R0 && !transposed && stop.reference.is_none();
+        let first = stop.relative_to == RelativeTo::R0 && !transposed;
         let reference = match stop.criterion {
             _ if stop.reference.is_some() => stop.reference,
-            Criterion::Residual if stop.relative_to == RelativeTo::B => Some(norm),
             Criterion::Residual if first => Some(original.norm(&original.residual(b, x)?)?),
             Criterion::Rows if !transposed => {
                 let criterion = HostCriterion::new(original, stop);
@@ -249,8 +256,9 @@ impl Fixed<'_> {
             self.add_product(false, x, &mut product)?;
             rhs.iter_mut().zip(product).for_each(|(b, more)| *b -= more);
         }
-        let reference = reference.filter(|reference| *reference > 0.0 && reference.is_finite());
-        Ok((rhs, Stop { reference, ..stop }))
+        let known = |norm: &f64| *norm > 0.0 && norm.is_finite();
+        let given_norm = Some(norm).filter(|norm| stop.is_usual() && known(norm));
+        Ok((rhs, Stop { reference: reference.filter(known), given_norm, ..stop }))
     }
 
     /// Computes the right-hand side and the initial x of one of several columns, and the tolerance relative to
@@ -267,7 +275,8 @@ impl Fixed<'_> {
     ) -> Result<(Vec<f64>, f64)> {
         let (rhs, own) = self.begin(transposed, stop, b, x)?;
         let norm = self.given.original().norm(&rhs)?;
-        let share = own.reference.filter(|_| norm > 0.0).map_or(1.0, |reference| reference / norm);
+        let share = own.given_norm.map_or(1.0, |given| given / norm);
+        let share = if share > 0.0 && share.is_finite() { share } else { 1.0 };
         Ok((rhs, stop.rtol * share))
     }
 
@@ -286,8 +295,8 @@ impl Fixed<'_> {
 }
 
 impl Solver<'_> {
-    /// Runs `solve` for the system without fixed unknowns, with a right-hand side, an x and a stopping criterion of its own, and
-    /// sets the fixed unknowns of x. Runs it for the given system if there are none. Collective.
+    /// Sets the fixed unknowns of x, and runs `solve` for the others, with b′ and a stopping criterion that
+    /// means the same for A x = b. Without fixed unknowns it runs `solve` directly. Collective.
     pub(super) fn without_fixed(
         &mut self,
         transposed: bool,
@@ -296,7 +305,10 @@ impl Solver<'_> {
         solve: impl FnOnce(&mut Self, Stop, Numbers, NumbersMut) -> Result<()>,
     ) -> Result<()> {
         let Some(mut fixed) = self.fixed.take() else { return solve(self, self.stop, b, x) };
+        // A panic must not leave a solver of A′.
+        self.broken.get_or_insert_with(|| PANIC.into());
         let done = self.separately(&mut fixed, transposed, b, x.reborrow(), solve);
+        self.broken.take_if(|why| why == PANIC);
         self.fixed = Some(fixed);
         done
     }
@@ -310,9 +322,16 @@ impl Solver<'_> {
         solve: impl FnOnce(&mut Self, Stop, Numbers, NumbersMut) -> Result<()>,
     ) -> Result<()> {
         let [mut b_here, mut x_here] = std::mem::take(&mut fixed.vectors);
-        let b = b.on_host(&mut b_here)?;
+        let from_gpu = b.gpu().is_some();
         x_here.resize(x.len(), 0.0);
-        x.as_array().read(&mut x_here)?;
+        let read = b.on_host(&mut b_here).and_then(|b| {
+            x.as_array().read(&mut x_here)?;
+            if from_gpu {
+                check_finite("b", b)?
+            }
+            Ok(b)
+        });
+        let b = agree(&*fixed.given.comm, read)?;
         let stop = self.stop;
         let (rhs, inner) = self.workers.first(|| fixed.begin(transposed, stop, b, &mut x_here))?;
         let found = solve(self, inner, Numbers::from(&rhs), NumbersMut::from(&mut x_here));
@@ -335,10 +354,18 @@ impl Solver<'_> {
         let history = &mut self.solution.history;
         let reference = history.reference;
         history.rhs_norm = norm;
-        // D′⁻¹ r and |A′||x| + |b′| bound the quantities of the given system. These are at most as large.
+        // Row norms and |A′||x| + |b′| are at most those of the given system, so the quotients of the devices are
+        // too large.
         if let Some(exact) = exact.filter(|_| norm > 0.0 && reference > 0.0) {
             history.true_relative_residual = exact.plain / norm;
             history.criterion_value = history.criterion_value.min(exact.value / reference);
+            if let Some(last) = history.residuals.last_mut() {
+                *last = history.criterion_value;
+            }
+            let met = history.criterion_value <= stop.relative_target(history);
+            if met && history.outcome == Outcome::RoundingLimit {
+                (history.outcome, history.reason) = (Outcome::Converged, None);
+            }
         }
         fixed.vectors = [b_here, x_here];
         Ok(())

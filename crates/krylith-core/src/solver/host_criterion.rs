@@ -36,7 +36,7 @@ impl<'a> HostCriterion<'a> {
             (Criterion::Backward, ..) => return Ok(1.0),
             (_, Some(reference), _) => return Ok(reference),
             (_, None, RelativeTo::R0) if first > 0.0 && first.is_finite() => return Ok(first),
-            (Criterion::Residual, ..) => return Ok(norm_b),
+            (Criterion::Residual, ..) => return Ok(self.stop.given_norm.unwrap_or(norm_b)),
             (Criterion::Rows, ..) => {}
         }
         Ok(self.original.pair_of_norms(Some(&self.inverses), b, b)?[0])

@@ -101,6 +101,14 @@ fn may_show(a: &Bsr) -> Result<bool> {
     Ok(saddle::may_be(others as usize, a.block_rows() * a.block()))
 }
 
+/// Returns about `most` of `count` numbers, one at a random place of each stretch, so that periods in the
+/// order of nodes do not matter: with quadratic elements every second node may be a vertex.
+fn sample(count: usize, most: usize) -> impl Iterator<Item = usize> + Clone {
+    let step = (count / most).max(1);
+    let hash = |k: usize| (k as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    (0..count / step).map(move |k| k * step + hash(k) as usize % step)
+}
+
 /// A matrix in point blocks, row by row.
 pub(super) struct ScalarRows<'a> {
     a: Arrays<'a>,

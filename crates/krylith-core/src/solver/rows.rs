@@ -181,7 +181,7 @@ impl Solver<'_> {
         deadline: Option<Instant>,
         observer: &mut (dyn Observer + Send),
     ) -> Result<bool> {
-        let Stop { rtol, max_iters, reference, .. } = given;
+        let Stop { rtol, max_iters, given_norm, .. } = given;
         let norm = self.solution.history.rhs_norm;
         let plain_target = self.solution.target.max(rtol);
         let who = self.carriers(b)?;
@@ -213,7 +213,7 @@ impl Solver<'_> {
             let inner = match scaled {
                 Scaled::Same => {
                     let before = self.solution.clone();
-                    let stop = Stop { reference, ..stop };
+                    let stop = Stop { given_norm, ..stop };
                     let ran = self.run_attempts(false, stop, from, to, deadline, &mut behind);
                     let inner = std::mem::replace(&mut self.solution, before);
                     ran?;

@@ -107,9 +107,7 @@ impl Solver<'_> {
             let text = format!("option `{old}` is now called `{new}`; the next version refuses the old name");
             Event::new(EventKind::Warning, None, text)
         });
-        if stop.is_usual()
-            && let Some(norm) = stop.reference
-        {
+        if let Some(norm) = stop.given_norm {
             solution.history.rhs_norm = norm;
         }
         solution.events.splice(0..0, renamed.chain(remarks).chain(self.pending.take()));

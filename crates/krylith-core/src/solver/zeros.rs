@@ -178,7 +178,8 @@ fn mirrored_elsewhere(a: &Bsr, halo: &Halo, comm: &dyn Communicator, zero: &[boo
 }
 
 impl Solver<'_> {
-    /// Sets up the problem again as it was given, because new values do not allow what was separated from it.
+    /// Sets up the problem again as it was given, because with the new values some fixed rows or dropped zeros
+    /// are no longer such.
     pub(super) fn take_whole(&mut self) -> Result<()> {
         let (fixed, dropped) = (self.fixed.take(), self.dropped.take());
         let by_fixed = fixed.is_some();
@@ -189,7 +190,7 @@ impl Solver<'_> {
             to.0 = from.0.clone();
         }
         whole.stages = self.problem.stages.clone();
-        whole.fields = self.problem.fields.clone();
+        (whole.fields, whole.near) = (self.problem.fields.clone(), self.problem.near.clone());
         self.problem = whole;
         (self.rows, self.adjoint) = (None, None);
         let limits = Limits { cancel: self.cancel.clone(), deadline: None };
@@ -210,7 +211,7 @@ impl Solver<'_> {
                 "new values are not zero where stored zeros had been dropped; from now on zeros are kept"
             }
             true => {
-                "new values are not zero in rows that had a diagonal alone or where stored zeros had been \
+                "new values are not zero in rows that had only a diagonal entry, or where stored zeros had been \
                  dropped; from now on the system is solved as given"
             }
         };

@@ -121,18 +121,16 @@ impl Stop {
         Ok(())
     }
 
-    /// Returns true for ‖r‖₂ ≤ max(rtol ‖b‖₂, atol). A reference is the ‖b‖₂ of a system for which another
-    /// one is solved.
+    /// Returns true for ‖r‖₂ ≤ max(rtol ‖b‖₂, atol).
     pub(crate) fn is_usual(&self) -> bool {
-        self.criterion == Criterion::Residual && self.relative_to == RelativeTo::B
+        self.criterion == Criterion::Residual && self.relative_to == RelativeTo::B && self.reference.is_none()
     }
 
     /// Returns the tolerance on the quantity of the criterion, relative to the reference of this history.
     pub(crate) fn relative_target(&self, history: &super::History) -> f64 {
-        let reference = match self.reference {
-            Some(reference) if self.is_usual() => reference,
-            None if self.is_usual() => history.rhs_norm,
-            _ => history.reference,
+        let reference = match self.is_usual() {
+            true => self.given_norm.unwrap_or(history.rhs_norm),
+            false => history.reference,
         };
         match reference > 0.0 {
             true => self.rtol.max(self.atol / reference),

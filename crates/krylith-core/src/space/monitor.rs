@@ -113,6 +113,10 @@ pub struct Stop {
     /// norm of the criterion, and `backward` ignores it. A solve that continues another one has the reference
     /// of that one.
     pub reference: Option<f64>,
+    /// ‖b‖₂ of the given system, if another one with the same residual is solved in its place. Only for
+    /// ‖r‖₂ ≤ max(rtol ‖b‖₂, atol).
+    #[doc(hidden)]
+    pub given_norm: Option<f64>,
 }
 
 impl Stop {
@@ -124,11 +128,12 @@ impl Stop {
         criterion: Criterion::Residual,
         relative_to: RelativeTo::B,
         reference: None,
+        given_norm: None,
     };
 
     /// Returns the ‖r‖ that ends a solve with this ‖b‖.
     pub(crate) fn target(&self, norm_b: f64) -> f64 {
-        (self.rtol * self.reference.unwrap_or(norm_b)).max(self.atol)
+        (self.rtol * self.given_norm.unwrap_or(norm_b)).max(self.atol)
     }
 }
 

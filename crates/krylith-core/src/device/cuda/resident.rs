@@ -239,8 +239,11 @@ impl OnDevice for Resident {
 
     fn refers_to_fixed_rows(&self, block: usize) -> Result<Option<bool>> {
         let (device, rows) = (&self.device, self.row_ptr.len() - 1);
-        let (flags, found) =
-            (device.allocate::<u8>(rows * block, "flags")?, device.zeros::<i32>(2, "flags")?);
+        let flags = match device.allocate::<u8>(rows * block, "flags") {
+            Err(e) if e.is_memory() => return Ok(Some(false)),
+            flags => flags?,
+        };
+        let found = device.zeros::<i32>(2, "flags")?;
         let (flagged, referred) = (found.at(0), found.at(1));
         let mut answer = [0; 2];
         let run = |lanes: usize| (rows * lanes).div_ceil(256).clamp(1, 32 * device.multiprocessors());

@@ -13,6 +13,8 @@ pub(super) struct Convergence {
     pub norm_b: f64,
     /// ‖b‖₂.
     pub euclidean: f64,
+    /// True for ‖r‖₂ ≤ max(rtol ‖b‖₂, atol).
+    pub usual: bool,
     /// The norm that divides residuals: that of b or of r₀. NaN as long as that of r₀ is unknown.
     pub reference: f64,
     /// How many units of the solve's norm a unit of the criterion's norm is.
@@ -68,6 +70,7 @@ impl Convergence {
         let mut new = Self {
             norm_b,
             euclidean,
+            usual: stop.is_usual(),
             reference: f64::NAN,
             units: unit,
             target: 0.0,
@@ -109,7 +112,7 @@ impl Convergence {
         self.reference = match (stop.criterion, stop.reference, stop.relative_to) {
             (Criterion::Backward, ..) => 1.0,
             (_, Some(reference), _) => reference * self.units,
-            (_, None, RelativeTo::B) => self.norm_b,
+            (_, None, RelativeTo::B) => stop.given_norm.map_or(self.norm_b, |norm| norm * self.units),
             (_, None, RelativeTo::R0) => f64::NAN,
         };
         self.aims = self.reference.is_nan();

@@ -10,7 +10,7 @@ use super::{
     measure, norm_of_residual, norm_squared, rescale, scale,
 };
 use crate::Result;
-use crate::space::{COMPLETED, Criterion, FLAGS, Observer, Outcome, REASON, Reason, Space, VERIFIED};
+use crate::space::{COMPLETED, FLAGS, Observer, Outcome, REASON, Reason, Space, VERIFIED};
 
 /// Reason why x, scaled back to the unit of the system, is not the x that the iterations found.
 const OVERFLOW: &str = "x overflows double precision";
@@ -288,9 +288,8 @@ impl<S: Space, R: Recurrence<S>> Krylov<S, R> {
         history.reference = c.reference / c.units;
         // The quotient is rounded. It may exceed the tolerance although numerator and denominator meet it.
         history.criterion_value = if converged { relative.min(c.relative_target) } else { relative };
-        let usual = history.criterion == Criterion::Residual && c.reference == c.euclidean;
         history.true_relative_residual =
-            if usual { history.criterion_value } else { known.plain / c.euclidean };
+            if c.usual { history.criterion_value } else { known.plain / c.euclidean };
         Ok(())
     }
 

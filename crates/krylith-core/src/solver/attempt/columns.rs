@@ -169,8 +169,13 @@ impl<S: SolverSpace> Rank<S> {
         let Some(solved) = on.solved.get_mut(k).and_then(Option::take) else { return Ok(None) };
         self.space.copy(&on.x[k], &mut self.on.x)?;
         super::copy_history(&mut self.history, &solved.history);
-        if let Some(reference) = stop.reference.filter(|_| stop.is_usual()) {
-            self.history.refer_to(reference);
+        if let Some(norm) = stop.given_norm {
+            // The columns were solved to the tolerance of the strictest.
+            self.history.refer_to(norm);
+            let met = self.history.criterion_value <= stop.relative_target(&self.history);
+            if met && self.history.outcome != Outcome::Interrupted {
+                (self.history.outcome, self.history.reason) = (Outcome::Converged, None);
+            }
         }
         self.restarts = solved.restarts;
         Ok(Some((solved.seconds, solved.halted)))

@@ -39,7 +39,7 @@ impl<S: SolverSpace> Rank<S> {
             return Ok(false);
         }
         let b = rhs.to_vec()?;
-        let Some(floor) = range.floor(local, &b)? else { return Ok(false) };
+        let Some(floor) = range.floor(local, &b, run.stop.given_norm)? else { return Ok(false) };
         let norm = floor.residual / floor.relative;
         let target = least_part(&run.stop, norm);
         // A lower bound that is smaller than the rounding error of b does not matter.
@@ -87,7 +87,7 @@ impl<S: SolverSpace> Rank<S> {
         if stop.is_usual() || range.is_whole() {
             return Ok(None);
         }
-        let floor = range.floor(local, &rhs.to_vec()?)?;
+        let floor = range.floor(local, &rhs.to_vec()?, None)?;
         Ok(floor.filter(|floor| floor.residual > least_part(stop, floor.residual / floor.relative)))
     }
 
@@ -130,7 +130,7 @@ impl<S: SolverSpace> Rank<S> {
         }
         let found = self.crowded.get_or_insert_with(|| Crowded::of(local.terms));
         let Some(crowded) = found else { return Ok(false) };
-        let norm = self.solution.history.rhs_norm;
+        let norm = stop.given_norm.unwrap_or(self.solution.history.rhs_norm);
         let floor = crowded.floor(&rhs.to_vec()?);
         if floor <= least_part(&stop, norm) {
             return Ok(false);

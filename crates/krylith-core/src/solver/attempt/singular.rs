@@ -81,7 +81,7 @@ impl<S: SolverSpace> Rank<S> {
         if !self.look_deeper(local)? {
             return Ok(false);
         }
-        let floor = self.diagnosis.out_of_range().floor(local, &rhs.to_vec()?)?;
+        let floor = self.diagnosis.out_of_range().floor(local, &rhs.to_vec()?, stop.given_norm)?;
         Ok(floor.is_some_and(|floor| floor.residual > least_part(&stop, floor.residual / floor.relative)))
     }
 

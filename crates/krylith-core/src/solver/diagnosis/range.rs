@@ -135,12 +135,12 @@ impl OutOfRange {
         Ok(())
     }
 
-    /// Returns a lower bound on the residual for this right-hand side. Allocates nothing if every b is
-    /// consistent. Collective.
+    /// Returns a lower bound on the residual for this right-hand side, relative to `norm` or else to its norm.
+    /// Allocates nothing if every b is consistent. Collective.
     ///
     /// # Errors
     /// A rank that has ended or failed.
-    pub fn floor(&self, local: &LocalProblem, b: &[f64]) -> Result<Option<Floor>> {
+    pub fn floor(&self, local: &LocalProblem, b: &[f64], norm: Option<f64>) -> Result<Option<Floor>> {
         if self.is_whole() {
             return Ok(None);
         }
@@ -155,7 +155,7 @@ impl OutOfRange {
         local.comm.sum(&mut sums)?;
         // Subtract the possible rounding error of the sums from each component.
         let along = |pair: &[f64]| (pair[0].abs() - ROUNDING * pair[1]).max(0.0).powi(2);
-        let (norm, in_empty) = (sums[0].sqrt(), sums[1]);
+        let (norm, in_empty) = (norm.map_or(sums[0].sqrt(), |norm| norm / unit), sums[1]);
         let along: f64 = sums[2..].chunks_exact(2).map(along).sum();
         let residual = (in_empty + along).sqrt();
         if !(residual > 0.0 && residual.is_finite()) {

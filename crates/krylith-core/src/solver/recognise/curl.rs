@@ -57,7 +57,7 @@ pub(super) fn find(a: &ScalarRows, diagonal: &[f64]) -> Option<(Vec<Field>, Reco
 /// if most rows are diagonally dominant, as those of a diffusion.
 fn sample(a: &ScalarRows, diagonal: &[f64]) -> Option<f64> {
     let (mut rows, mut zero, mut dominant) = (0usize, 0usize, 0usize);
-    for i in (0..a.rows).step_by((a.rows / SAMPLE).max(1)) {
+    for i in super::sample(a.rows, SAMPLE) {
         let (mut sum, mut all, mut others) = (0.0, 0.0, 0usize);
         for (j, v) in a.row(i) {
             (sum, all, others) = (sum + v, all + v.abs(), others + usize::from(j != i));

@@ -1,5 +1,6 @@
-//! Recognises the stiffness of an elastic body whose nodes have coordinates: away from supports it has no
-//! force under rigid motions. Then the rigid motions are near-null vectors for `amg`.
+//! Recognises the stiffness of an elastic body whose nodes have coordinates: away from supports, rigid motions
+//! cause no force. Then they are near-null vectors for `amg`. On uniform meshes they cause no force in
+//! Laplacians of components either, but there no component couples to another.
 
 use crate::Result;
 use crate::matrix::Arrays;
@@ -38,6 +39,11 @@ pub(super) fn rigid_motions(problem: &Problem) -> Result<Option<NearNull>> {
     let Some(modes) = modes.filter(|_| lacking[0] == 0.0) else { return Ok(None) };
     let (b, rows, arrays) = (a.block(), a.block_rows(), Arrays::of(a));
     let vectors = modes.vectors();
+    let mixes = |i: usize| {
+        let mut entries =
+            arrays.row(i).flat_map(|p| (0..b * b).map(move |e| (e, arrays.values[p * b * b + e])));
+        entries.any(|(e, v)| e / b != e % b && v != 0.0)
+    };
     let free = |i: usize| {
         vectors.iter().all(|v| {
             (0..b).all(|r| {
@@ -50,13 +56,12 @@ pub(super) fn rigid_motions(problem: &Problem) -> Result<Option<NearNull>> {
             })
         })
     };
-    let step = rows.div_ceil(SAMPLE).max(1);
     let mut counts = [0.0; 2];
-    for i in (0..rows).step_by(step) {
+    for i in super::sample(rows, SAMPLE) {
         // The coordinates of ghosts are unknown, and a row alone says nothing.
         let inside = arrays.row(i).all(|p| (arrays.col[p] as usize) < rows);
         if inside && arrays.row(i).len() > 1 {
-            counts = [counts[0] + f64::from(u8::from(free(i))), counts[1] + 1.0];
+            counts = [counts[0] + f64::from(u8::from(mixes(i) && free(i))), counts[1] + 1.0];
         }
     }
     comm.sum(&mut counts)?;

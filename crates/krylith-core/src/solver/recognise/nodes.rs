@@ -67,9 +67,8 @@ fn fullness(a: &ScalarRows, of: &[bool], alone: &[bool], unknowns: &[u32], block
     let mut node = vec![u32::MAX; of.len()];
     unknowns.iter().zip(0u32..).for_each(|(&i, k)| node[i as usize] = k / block as u32);
     let nodes = unknowns.len() / block;
-    let step = (nodes / SAMPLE).max(1);
     let (mut entries, mut blocks, mut met) = (0usize, 0usize, Vec::new());
-    for k in (0..nodes).step_by(step) {
+    for k in super::sample(nodes, SAMPLE) {
         let rows = &unknowns[k * block..(k + 1) * block];
         if rows.iter().any(|&i| alone[i as usize]) {
             continue;

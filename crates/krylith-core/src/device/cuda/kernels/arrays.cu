@@ -111,7 +111,7 @@ extern "C" __global__ void refers_to_fixed(long long rows, int block, const long
 // Counts the negative, zero and positive entries on the diagonal.
 extern "C" __global__ void diagonal_signs(long long rows, int block, const long long* __restrict__ row_ptr, const unsigned* __restrict__ col,
                                           const double* __restrict__ values, unsigned long long* counts) {
-    unsigned long long own[3] = {0, 0, 0};
+    unsigned long long negative = 0, zero = 0, positive = 0;
     for (long long u = blockIdx.x * (long long)blockDim.x + threadIdx.x; u < rows * block; u += (long long)gridDim.x * blockDim.x) {
         const long long i = u / block;
         const int r = (int)(u % block);
@@ -119,8 +119,11 @@ extern "C" __global__ void diagonal_signs(long long rows, int block, const long 
         for (long long p = row_ptr[i]; p < row_ptr[i + 1]; ++p) {
             if (col[p] == i) d += values[(p * block + r) * block + r];
         }
-        own[d < 0.0 ? 0 : d > 0.0 ? 2 : 1] += 1;
+        negative += d < 0.0;
+        zero += d == 0.0;
+        positive += d > 0.0;
     }
+    unsigned long long own[3] = {negative, zero, positive};
 #pragma unroll
     for (int k = 0; k < 3; ++k) {
 #pragma unroll
