@@ -19,7 +19,7 @@ import scipy.sparse as sp
 
 import krylith
 
-LIMIT = 20.0
+LIMIT = 5.0
 RTOL = 1e-8
 DEVICE = os.environ.get("DEVICE", "cuda")
 SPLITS = {

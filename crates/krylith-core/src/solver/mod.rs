@@ -374,8 +374,8 @@ impl<'a> Solver<'a> {
     /// problem is distributed.
     ///
     /// Both vectors may be on the host or in the memory of a GPU ([`memory`](crate::memory)). Vectors in the
-    /// memory of the GPU that solves are not copied to the host, unless matrices are stored in f32 or several
-    /// GPUs solve.
+    /// memory of the GPU that solves are not copied to the host, unless matrices are stored in f32, several
+    /// GPUs solve, or rows with only a diagonal entry are solved first.
     ///
     /// # Errors
     /// A vector has another length than [`Problem::own_len`] or an entry that is not finite, which is named;
