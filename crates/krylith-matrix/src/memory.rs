@@ -234,8 +234,8 @@ pub trait OnDevice: Any + Send + Sync {
     fn refers_to_fixed_rows(&self, _block: usize) -> Result<Option<bool>> {
         Ok(None)
     }
-    /// The numbers of negative, zero and positive entries on the diagonal of a square matrix in blocks of this
-    /// order. `None` if this device does not count them.
+    /// The numbers of negative, zero and positive entries on the diagonal of a square matrix in blocks of
+    /// this order. `None` if this device does not count them.
     ///
     /// # Errors
     /// A device that failed.

@@ -1,7 +1,7 @@
 //! Fixed unknowns: those whose own row has only a diagonal entry, although other rows use them.
 //!
-//! Many codes impose a boundary value by replacing row i with dᵢ xᵢ = bᵢ, and leave column i unchanged. Then A
-//! is not symmetric even if the equations are, and coarse levels mix fixed and other unknowns. Methods also
+//! Many codes impose a boundary value by replacing row i with dᵢ xᵢ = bᵢ, and leave column i unchanged. Then
+//! A is not symmetric even if the equations are, and coarse levels mix fixed and other unknowns. Methods also
 //! iterate for values that one division gives.
 //!
 //! F are the fixed unknowns, D is their diagonal, and E has the entries of other rows in the columns F. The
@@ -88,8 +88,8 @@ pub(super) fn without(problem: Problem<'_>) -> Result<(Problem<'_>, Option<Fixed
     Ok((less, Some(Fixed { given: problem, unknowns, couplings, kept, zeroed, note, vectors })))
 }
 
-/// The flags of own and ghost unknowns that are fixed, the own ones with the positions of their diagonals, and
-/// the entries of other rows in their columns.
+/// The flags of own and ghost unknowns that are fixed, the own ones with the positions of their diagonals,
+/// and the entries of other rows in their columns.
 type Found = (Vec<bool>, Vec<(u32, usize)>, Vec<Coupling>);
 
 /// Finds the fixed unknowns of a problem. `None` if no other row refers to one. Collective.
@@ -261,8 +261,8 @@ impl Fixed<'_> {
         Ok((rhs, Stop { reference: reference.filter(known), given_norm, ..stop }))
     }
 
-    /// Computes the right-hand side and the initial x of one of several columns, and the tolerance relative to
-    /// this right-hand side.
+    /// Computes the right-hand side and the initial x of one of several columns, and the tolerance relative
+    /// to this right-hand side.
     ///
     /// # Errors
     /// A rank that has ended or failed.
@@ -354,8 +354,8 @@ impl Solver<'_> {
         let history = &mut self.solution.history;
         let reference = history.reference;
         history.rhs_norm = norm;
-        // Row norms and |A′||x| + |b′| are at most those of the given system, so the quotients of the devices are
-        // too large.
+        // Row norms and |A′||x| + |b′| are at most those of the given system, so the quotients of the devices
+        // are too large.
         if let Some(exact) = exact.filter(|_| norm > 0.0 && reference > 0.0) {
             history.true_relative_residual = exact.plain / norm;
             history.criterion_value = history.criterion_value.min(exact.value / reference);

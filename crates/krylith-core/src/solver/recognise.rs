@@ -53,8 +53,8 @@ pub(super) fn remarks(
     separated.cloned().chain(recognised.map(Into::into)).collect()
 }
 
-/// Separates fixed unknowns and stored zeros, and adds what `auto` may use: the fields of a coupled system, or
-/// the rigid motions of an elastic body. Collective.
+/// Separates fixed unknowns and stored zeros, and adds what `auto` may use: the fields of a coupled system,
+/// or the rigid motions of an elastic body. Collective.
 ///
 /// # Errors
 /// A rank that has ended or failed.

@@ -43,8 +43,8 @@ pub struct Solution {
     pub matched: bool,
     /// Number of null vectors projected out.
     pub null_vectors: usize,
-    /// True if A = Aᵀ without fixed unknowns, as tested by two products. `None` unless CG was an option or has
-    /// failed.
+    /// True if A = Aᵀ without fixed unknowns, as tested by two products. `None` unless CG was an option or
+    /// has failed.
     pub symmetric: Option<bool>,
     /// Findings about the entries, such as empty rows and zero diagonal entries.
     pub diagnosis: Arc<Diagnosis>,

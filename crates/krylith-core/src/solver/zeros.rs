@@ -178,8 +178,8 @@ fn mirrored_elsewhere(a: &Bsr, halo: &Halo, comm: &dyn Communicator, zero: &[boo
 }
 
 impl Solver<'_> {
-    /// Sets up the problem again as it was given, because with the new values some fixed rows or dropped zeros
-    /// are no longer such.
+    /// Sets up the problem again as it was given, because with the new values some fixed rows or dropped
+    /// zeros are no longer such.
     pub(super) fn take_whole(&mut self) -> Result<()> {
         let (fixed, dropped) = (self.fixed.take(), self.dropped.take());
         let by_fixed = fixed.is_some();

@@ -135,8 +135,8 @@ impl OutOfRange {
         Ok(())
     }
 
-    /// Returns a lower bound on the residual for this right-hand side, relative to `norm` or else to its norm.
-    /// Allocates nothing if every b is consistent. Collective.
+    /// Returns a lower bound on the residual for this right-hand side, relative to `norm` or else to its
+    /// norm. Allocates nothing if every b is consistent. Collective.
     ///
     /// # Errors
     /// A rank that has ended or failed.

@@ -11,8 +11,8 @@ use crate::text::{count, plural};
 /// Smallest share of couplings in both directions of a pressure, and the largest of a transported unknown.
 const BOTH: [f64; 2] = [0.95, 0.5];
 /// Smallest mean ratio of the sum of entries off the diagonal to that on it, for an elliptic pressure. It is
-/// 0.65 for a step of a black-oil reservoir of 140,000 unknowns, which CPR solves in 1.2 s on one core. Direct
-/// factors take 18 s.
+/// 0.65 for a step of a black-oil reservoir of 140,000 unknowns, which CPR solves in 1.2 s on one core.
+/// Direct factors take 18 s.
 const ELLIPTIC: f64 = 0.5;
 /// Number of cells that are looked at.
 const SAMPLE: usize = 500;
@@ -93,8 +93,8 @@ fn looks_symmetric(a: &ScalarRows) -> bool {
 }
 
 impl<'a> Cells<'a> {
-    /// Takes the point blocks of the matrix as cells, or finds cells by their pattern. The last unknowns may be
-    /// in no cell, such as those of wells.
+    /// Takes the point blocks of the matrix as cells, or finds cells by their pattern. The last unknowns may
+    /// be in no cell, such as those of wells.
     fn of(a: &'a ScalarRows<'a>) -> Option<Self> {
         let (unknowns, block) = match a.block {
             1 => {

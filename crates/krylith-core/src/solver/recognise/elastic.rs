@@ -1,6 +1,6 @@
-//! Recognises the stiffness of an elastic body whose nodes have coordinates: away from supports, rigid motions
-//! cause no force. Then they are near-null vectors for `amg`. On uniform meshes they cause no force in
-//! Laplacians of components either, but there no component couples to another.
+//! Recognises the stiffness of an elastic body whose nodes have coordinates: away from supports, rigid
+//! motions cause no force. Then they are near-null vectors for `amg`. On uniform meshes they cause no force
+//! in Laplacians of components either, but there no component couples to another.
 
 use crate::Result;
 use crate::matrix::Arrays;
