@@ -111,53 +111,40 @@ pub(super) fn may_be(constraints: usize, rows: usize) -> bool {
 /// Marks the unknowns of fluxes within the first block, if it falls into parts of which some are close to
 /// their diagonal and others are not. Rows that have only a diagonal entry are in no part.
 fn fluxes(a: &ScalarRows, first: &[bool], alone: &[bool], diagonal: &[f64], sign: f64) -> Option<Vec<bool>> {
-    let mut free: Vec<bool> = first.iter().zip(alone).map(|(first, alone)| *first && !alone).collect();
+    let free: Vec<bool> = first.iter().zip(alone).map(|(first, alone)| *first && !alone).collect();
     let all = free.iter().filter(|free| **free).count();
-    if is_connected(a, &free) {
-        return None;
-    }
-    let mut found = (vec![false; a.rows], false);
-    let mut look = |part: &[usize]| {
-        if part.is_empty() || (part.len() as f64) < PART * all as f64 {
+    let part = parts(a, &free)?;
+    let mut sizes = vec![0usize; a.rows];
+    (0..a.rows).filter(|&i| free[i]).for_each(|i| sizes[part[i] as usize] += 1);
+    let is_large = |part: u32| sizes[part as usize] as f64 >= PART * all as f64;
+    let (mut flux, mut has_other) = (vec![false; a.rows], false);
+    let mut look = |is_in: &dyn Fn(usize) -> bool| {
+        let of: Vec<bool> = (0..a.rows).map(|i| free[i] && is_in(i)).collect();
+        let size = of.iter().filter(|of| **of).count();
+        if size == 0 || (size as f64) < PART * all as f64 {
             return;
         }
-        let mut of = vec![false; a.rows];
-        part.iter().for_each(|&i| of[i] = true);
         if ritz::smallest(a, &of, diagonal, sign) >= CLOSE {
-            part.iter().for_each(|&i| found.0[i] = true);
+            flux.iter_mut().zip(of).for_each(|(flux, of)| *flux |= of);
         } else {
-            found.1 = true;
+            has_other = true;
         }
     };
-    // The fluxes of bricks fall into many small parts, which are looked at together.
-    let (mut queue, mut small) = (Vec::new(), Vec::new());
-    for start in 0..a.rows {
-        if !std::mem::take(&mut free[start]) {
-            continue;
-        }
-        queue.clear();
-        queue.push(start);
-        let mut next = 0;
-        while let Some(&i) = queue.get(next) {
-            next += 1;
-            queue.extend(a.row(i).map(|(j, _)| j).filter(|&j| std::mem::take(&mut free[j])));
-        }
-        if queue.len() == all {
-            return None;
-        }
-        if queue.len() as f64 >= PART * all as f64 { look(&queue) } else { small.extend_from_slice(&queue) }
+    for own in (0..a.rows as u32).filter(|&own| sizes[own as usize] > 0 && is_large(own)) {
+        look(&|i| part[i] == own);
     }
-    look(&small);
-    let (flux, has_other) = found;
+    // The fluxes of bricks fall into many small parts, which are looked at together.
+    look(&|i| !is_large(part[i]));
     (has_other && flux.contains(&true)).then_some(flux)
 }
 
-/// Number of entries of a row that may show that a part is connected.
+/// Number of entries of a row that are looked at first to connect parts.
 const LINKS: usize = 5;
 
-/// Returns true if a few entries of each row connect all unknowns of this part. They do for most meshes, so
-/// that the others need not be looked at (Sutton, Ben-Nun and Barak 2018).
-fn is_connected(a: &ScalarRows, of: &[bool]) -> bool {
+/// Returns for each unknown that `of` selects a number of its connected part; `None` if there is one part.
+/// The pattern has to be symmetric. A few entries of each row connect most of the largest part, so only rows
+/// outside of it are looked at as a whole (Sutton, Ben-Nun and Barak 2018).
+fn parts(a: &ScalarRows, of: &[bool]) -> Option<Vec<u32>> {
     fn root(parent: &mut [u32], mut i: u32) -> u32 {
         while parent[i as usize] != i {
             parent[i as usize] = parent[parent[i as usize] as usize];
@@ -166,17 +153,33 @@ fn is_connected(a: &ScalarRows, of: &[bool]) -> bool {
         i
     }
     let mut parent: Vec<u32> = (0..of.len() as u32).collect();
-    let mut parts = of.iter().filter(|of| **of).count();
-    for i in (0..of.len()).filter(|&i| of[i]) {
-        for (j, _) in a.row(i).filter(|(j, _)| *j != i && of[*j]).take(LINKS) {
-            let (i, j) = (root(&mut parent, i as u32), root(&mut parent, j as u32));
-            if i != j {
-                parent[i.max(j) as usize] = i.min(j);
-                parts -= 1;
-            }
+    let mut count = of.iter().filter(|of| **of).count();
+    let mut join = |parent: &mut Vec<u32>, i: usize, j: usize| {
+        let (i, j) = (root(parent, i as u32), root(parent, j as u32));
+        if i != j {
+            parent[i.max(j) as usize] = i.min(j);
+            count -= 1;
+        }
+        count
+    };
+    let own = || (0..of.len()).filter(|&i| of[i]);
+    let others = |i: usize| a.row(i).map(|(j, _)| j).filter(move |&j| j != i && of[j]);
+    let mut left = 0;
+    for i in own() {
+        left = others(i).take(LINKS).fold(join(&mut parent, i, i), |_, j| join(&mut parent, i, j));
+    }
+    if left == 1 {
+        return None;
+    }
+    let mut sizes = vec![0u32; of.len()];
+    own().for_each(|i| sizes[root(&mut parent, i as u32) as usize] += 1);
+    let largest = (0..of.len()).max_by_key(|&i| sizes[i])? as u32;
+    for i in own() {
+        if root(&mut parent, i as u32) != root(&mut parent, largest) {
+            left = others(i).fold(left, |_, j| join(&mut parent, i, j));
         }
     }
-    parts == 1
+    (left > 1).then(|| (0..of.len() as u32).map(|i| root(&mut parent, i)).collect())
 }
 
 /// Returns true if every constraint has an entry in a row and a column of another field. If `is_zero`,
@@ -209,4 +212,46 @@ fn has_constant(a: &ScalarRows, constraint: &[bool], is_zero: bool) -> bool {
             .fold((0.0, 0.0), |(sum, all): (f64, f64), (_, v)| (sum + v, all + v.abs()));
         sum.abs() <= ZERO_SUM * all
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::{Bsr, Csr};
+
+    /// Paths and stars of several lengths, numbered at random, beside unknowns that are not selected.
+    #[test]
+    fn parts_are_those_of_a_search() {
+        let n = 600u32;
+        let new = |i: u32| i * 7919 % n;
+        for cuts in [&[600][..], &[1, 600], &[200, 230, 600], &[5, 10, 15, 300, 600]] {
+            let mut entries: Vec<(u32, u32, f64)> = (0..n).map(|i| (i, i, 2.0)).collect();
+            let mut wanted = vec![0usize; n as usize];
+            for (k, range) in
+                cuts.iter().scan(0, |from, to| Some(std::mem::replace(from, *to)..*to)).enumerate()
+            {
+                let is_star = k % 2 == 1;
+                for i in range.clone() {
+                    wanted[new(i) as usize] = k;
+                    let other = if is_star { range.start } else { i.saturating_sub(1).max(range.start) };
+                    if other != i {
+                        entries.extend([(new(i), new(other), -1.0), (new(other), new(i), -1.0)]);
+                    }
+                }
+            }
+            // Unknowns outside of the selection connect all parts.
+            let m = n + 1;
+            entries.push((n, n, 1.0));
+            entries.extend((0..n).flat_map(|i| [(n, i, 1.0), (i, n, 1.0)]));
+            let a = Csr::from_triplets(m as usize, m as usize, &entries).unwrap();
+            let a = Bsr::from_csr(&a, 1).unwrap();
+            let of: Vec<bool> = (0..m).map(|i| i < n).collect();
+            let found = parts(&ScalarRows::of(&a), &of);
+            assert_eq!(found.is_none(), cuts.len() == 1, "{cuts:?}");
+            let Some(found) = found else { continue };
+            for (i, j) in (0..n as usize).zip((0..n as usize).map(|i| i * 31 % n as usize)) {
+                assert_eq!(found[i] == found[j], wanted[i] == wanted[j], "{cuts:?}: {i} and {j}");
+            }
+        }
+    }
 }
