@@ -32,7 +32,7 @@ static rows rows_of(stencil of, int64_t first, int64_t own, int64_t n) {
     return a;
 }
 
-static double exact(int64_t i, int stage) { return 1.0 + stage + cos((double)i); }
+static double exact(int64_t i, int stage) { return 1.0 + stage + 0.25 * (double)(i % 5); }
 
 /* Row i of a matrix times a stage of the solution. */
 static double product(stencil of, int64_t i, int stage, int64_t n) {

@@ -7,6 +7,8 @@
 // breaks the rules of the format; the host then finds the fault.
 // Bytes moved: each array read and written once, the pattern read once more.
 
+typedef unsigned char u8;
+
 // Row pointers must go from 0 to `entries` and must not decrease.
 extern "C" __global__ void take_row_pointers(long long rows, long long entries, const ROW* __restrict__ from, long long* __restrict__ to, int* base, int* wrong) {
     const long long first = from[0] == 1;
@@ -74,7 +76,7 @@ extern "C" __global__ void zero_blocks(long long blocks, int square, const doubl
 
 // Flags the unknowns whose rows have a diagonal alone; `any` becomes 1 if there is one.
 extern "C" __global__ void fixed_rows(long long rows, int block, const long long* __restrict__ row_ptr, const unsigned* __restrict__ col,
-                                      const double* __restrict__ values, unsigned char* flags, int* any) {
+                                      const double* __restrict__ values, u8* flags, int* any) {
     for (long long u = blockIdx.x * (long long)blockDim.x + threadIdx.x; u < rows * block; u += (long long)gridDim.x * blockDim.x) {
         const long long i = u / block;
         const int r = (int)(u % block);
@@ -94,7 +96,7 @@ extern "C" __global__ void fixed_rows(long long rows, int block, const long long
 
 // `found` becomes 1 if a row that is not flagged has an entry in the column of one that is.
 extern "C" __global__ void refers_to_fixed(long long rows, int block, const long long* __restrict__ row_ptr, const unsigned* __restrict__ col,
-                                           const double* __restrict__ values, const unsigned char* __restrict__ flags, int* found) {
+                                           const double* __restrict__ values, const u8* __restrict__ flags, int* found) {
     const int lane = threadIdx.x % 8;
     bool refers = false;
     for (long long i = (blockIdx.x * (long long)blockDim.x + threadIdx.x) / 8; i < rows; i += (long long)gridDim.x * blockDim.x / 8) {
