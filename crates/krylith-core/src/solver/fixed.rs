@@ -230,8 +230,9 @@ impl Fixed<'_> {
         self.unknowns.iter().for_each(|&(u, place)| x[u as usize] /= values[place]);
     }
 
-    /// Computes the right-hand side and the initial x of the devices, and returns their stopping criterion.
-    fn begin(&self, transposed: bool, stop: Stop, b: &[f64], x: &mut [f64]) -> Result<(Vec<f64>, Stop)> {
+    /// Computes the right-hand side and the initial x of the devices. Returns the former with their stopping
+    /// criterion and ‖b‖₂ of the given system.
+    fn begin(&self, transposed: bool, stop: Stop, b: &[f64], x: &mut [f64]) -> Result<(Vec<f64>, Stop, f64)> {
         let original = self.given.original();
         let norm = original.norm(b)?;
         let first = stop.relative_to == RelativeTo::R0 && !transposed;
@@ -258,7 +259,7 @@ impl Fixed<'_> {
         }
         let known = |norm: &f64| *norm > 0.0 && norm.is_finite();
         let given_norm = Some(norm).filter(|norm| stop.is_usual() && known(norm));
-        Ok((rhs, Stop { reference: reference.filter(known), given_norm, ..stop }))
+        Ok((rhs, Stop { reference: reference.filter(known), given_norm, ..stop }, norm))
     }
 
     /// Computes the right-hand side and the initial x of one of several columns, and the tolerance relative
@@ -273,7 +274,7 @@ impl Fixed<'_> {
         b: &[f64],
         x: &mut [f64],
     ) -> Result<(Vec<f64>, f64)> {
-        let (rhs, own) = self.begin(transposed, stop, b, x)?;
+        let (rhs, own, _) = self.begin(transposed, stop, b, x)?;
         let norm = self.given.original().norm(&rhs)?;
         let share = own.given_norm.map_or(1.0, |given| given / norm);
         let share = if share > 0.0 && share.is_finite() { share } else { 1.0 };
@@ -333,23 +334,20 @@ impl Solver<'_> {
         });
         let b = agree(&*fixed.given.comm, read)?;
         let stop = self.stop;
-        let (rhs, inner) = self.workers.first(|| fixed.begin(transposed, stop, b, &mut x_here))?;
+        let (rhs, inner, norm) = self.workers.first(|| fixed.begin(transposed, stop, b, &mut x_here))?;
         let found = solve(self, inner, Numbers::from(&rhs), NumbersMut::from(&mut x_here));
         let ended = found.and_then(|()| {
             self.workers.first(|| {
                 fixed.end(transposed, b, &mut x_here)?;
+                if transposed || stop.is_usual() {
+                    return Ok(None);
+                }
                 let original = fixed.given.original();
-                let exact = match transposed || stop.is_usual() {
-                    true => None,
-                    false => {
-                        let r = original.residual(b, &x_here)?;
-                        Some(HostCriterion::new(original, stop).of(b, &x_here, &r)?)
-                    }
-                };
-                Ok((original.norm(b)?, exact))
+                let r = original.residual(b, &x_here)?;
+                HostCriterion::new(original, stop).of(b, &x_here, &r).map(Some)
             })
         });
-        let (norm, exact) = ended?;
+        let exact = ended?;
         x.write(&x_here)?;
         let history = &mut self.solution.history;
         let reference = history.reference;

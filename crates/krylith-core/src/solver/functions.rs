@@ -244,12 +244,7 @@ impl Solver<'_> {
         solution.setup_parts.add(std::mem::take(&mut self.setup));
         solution.setup_seconds = solution.setup_parts.total();
         solution.events.splice(0..0, self.pending.take());
-        tracing::info!(
-            outcome = solution.history.outcome.name(),
-            iterations = solution.history.iterations,
-            residual = solution.history.true_relative_residual,
-            "solved with functions"
-        );
+        self.trace("solved with functions");
         Ok(())
     }
 

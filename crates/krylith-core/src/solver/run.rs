@@ -70,17 +70,22 @@ impl Solver<'_> {
         self.without_fixed(transposed, b, x, |solver, stop, b, x| {
             solver.run_to(transposed, stop, remarks, b, x, observer)
         })?;
-        let solution = &self.solution;
-        for event in &solution.events {
+        for event in &self.solution.events {
             tracing::debug!(kind = event.kind.name(), iteration = event.iteration, "{}", event.detail);
         }
-        tracing::info!(
-            outcome = solution.history.outcome.name(),
-            iterations = solution.history.iterations,
-            residual = solution.history.true_relative_residual,
-            "solved"
-        );
+        self.trace("solved");
         Ok(())
+    }
+
+    /// Writes the outcome of a solve to the log.
+    pub(super) fn trace(&self, what: &'static str) {
+        let history = &self.solution.history;
+        tracing::info!(
+            outcome = history.outcome.name(),
+            iterations = history.iterations,
+            residual = history.true_relative_residual,
+            "{what}"
+        );
     }
 
     /// Solves the system that the devices have until it meets `stop`, with these remarks.
