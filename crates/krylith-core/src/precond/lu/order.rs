@@ -125,9 +125,20 @@ impl Pattern {
                 }
                 i
             };
+            let mut size = vec![0u32; n];
+            leader.iter().for_each(|&i| size[i as usize] += 1);
+            let mut is_joined = vec![false; n];
             for &[i, j] in pairs {
-                let (a, b) = (root(&leader, i), root(&leader, j));
-                leader[a.max(b) as usize] = a.min(b);
+                let (a, b) = (root(&leader, i) as usize, root(&leader, j) as usize);
+                // Pairs of larger vertices could make chains of vertices across the whole graph.
+                let (both, once) = (size[a].min(size[b]) > 1, !is_joined[a] && !is_joined[b]);
+                if a == b || both && !once {
+                    continue;
+                }
+                let (into, from) = (a.min(b), a.max(b));
+                leader[from] = into as u32;
+                size[into] += size[from];
+                is_joined[into] |= both || is_joined[from];
             }
             (0..n as u32).for_each(|i| leader[i as usize] = root(&leader, i));
         }
@@ -266,4 +277,32 @@ pub(crate) fn separator(row_ptr: &[usize], col: &[u32]) -> usize {
     }
     let graph = Pattern::of_rows(&ptr, &sorted).graph_of_unknowns();
     Hierarchy::new(graph).bisect().iter().filter(|side| **side == Side::Separator).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two unknowns of a node have the same row, and pairs connect each node to the next.
+    #[test]
+    fn pairs_make_no_chains_of_vertices() {
+        let nodes = 400u32;
+        let (mut ptr, mut col) = (vec![0], Vec::new());
+        for i in 0..2 * nodes {
+            let node = i / 2;
+            col.extend(2 * node.saturating_sub(1)..(2 * node + 4).min(2 * nodes));
+            ptr.push(col.len());
+        }
+        let pattern = Pattern::of_rows(&ptr, &col);
+        let (_, alone) = pattern.vertices(&[]);
+        assert_eq!(alone, nodes as usize);
+        let pairs: Vec<[u32; 2]> = (0..nodes - 1).map(|k| [2 * k + 2, 2 * k + 1]).collect();
+        let (vertex, count) = pattern.vertices(&pairs);
+        let mut size = vec![0; count];
+        vertex.iter().for_each(|&v| size[v as usize] += 1);
+        assert!(size.iter().all(|size| (2..=4).contains(size)), "{size:?}");
+        // Single unknowns always join their partners.
+        let (vertex, _) = pattern.vertices(&[[0, 1]]);
+        assert_eq!(vertex[0], vertex[1]);
+    }
 }
