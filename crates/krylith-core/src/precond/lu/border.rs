@@ -9,9 +9,10 @@
 //! ```
 //!
 //! where A₂₂ has the dense rows and columns. A₁₁ alone may be singular although A is not. An example is a
-//! Laplacian without boundary values, which becomes regular by a row for the mean value. So δ is added to one
-//! diagonal entry p of each connected part of A₁₁. For each such entry the border gets an unknown y = x_p,
-//! whose column −δ cancels the addition. So the whole system remains the given one.
+//! Laplacian without boundary values, which becomes regular by a row for the mean value, or an enclosed flow
+//! by a row for the mean pressure. So δ is added to one diagonal entry p of each connected part of A₁₁, where
+//! the dense rows have entries. For each such entry the border gets an unknown y = x_p, whose column −δ
+//! cancels the addition. So the whole system remains the given one.
 
 use super::factors::{Columns, Factors, Work};
 use crate::Result;
@@ -85,7 +86,17 @@ impl Split {
             }
             inner.col_ptr.push(inner.rows.len());
         }
-        let pins = pins(&inner)?;
+        let mut is_met = vec![false; places.len()];
+        for (j, j_at) in place.iter().enumerate() {
+            for (i, _) in a.column(j).filter(|(_, v)| *v != 0.0) {
+                match (place[i], *j_at) {
+                    (usize::MAX, at) if at != usize::MAX => is_met[at] = true,
+                    (at, usize::MAX) if at != usize::MAX => is_met[at] = true,
+                    _ => {}
+                }
+            }
+        }
+        let pins = pins(&inner, &is_met)?;
         for &(k, delta) in &pins {
             let entry = (inner.col_ptr[k]..inner.col_ptr[k + 1]).find(|&e| inner.rows[e] == k)?;
             inner.values[entry] += delta;
@@ -155,8 +166,10 @@ fn inverse(m: usize, mut a: Vec<f64>) -> Option<Vec<f64>> {
 }
 
 /// Returns for each connected part the position of its largest diagonal entry and the δ to add there; `None`
-/// if there are too many parts.
-fn pins(a: &Columns) -> Option<Vec<(usize, f64)>> {
+/// if there are too many parts. Unknowns that dense rows or columns refer to come first, because they include
+/// those that the rest of the matrix does not determine. Those of a saddle point have no diagonal entry; δ is
+/// that of their Schur complement.
+fn pins(a: &Columns, is_met: &[bool]) -> Option<Vec<(usize, f64)>> {
     let n = a.order();
     let mut part: Vec<usize> = (0..n).collect();
     fn root(part: &mut [usize], mut i: usize) -> usize {
@@ -172,19 +185,30 @@ fn pins(a: &Columns) -> Option<Vec<(usize, f64)>> {
             part[one.max(other)] = one.min(other);
         }
     }
-    let mut best: std::collections::BTreeMap<usize, (usize, f64)> = Default::default();
+    let diagonal: Vec<f64> =
+        (0..n).map(|j| a.column(j).find(|(i, _)| *i == j).map_or(0.0, |(_, v)| v)).collect();
+    let mut best: std::collections::BTreeMap<usize, usize> = Default::default();
     for j in 0..n {
         let of = root(&mut part, j);
-        let diagonal = a.column(j).find(|(i, _)| *i == j).map_or(0.0, |(_, v)| v);
-        let entry = best.entry(of).or_insert((j, diagonal));
-        if diagonal.abs() > entry.1.abs() {
-            *entry = (j, diagonal);
+        let entry = best.entry(of).or_insert(j);
+        let rank = |j: usize| (is_met[j], diagonal[j].abs());
+        if rank(j).partial_cmp(&rank(*entry)).is_some_and(|order| order.is_gt()) {
+            *entry = j;
         }
         if best.len() > MOST {
             return None;
         }
     }
-    Some(best.into_values().map(|(j, d)| (j, if d == 0.0 { 1.0 } else { d })).collect())
+    let complement = |j: usize| -> f64 {
+        let of = |(i, v): (usize, f64)| if diagonal[i] == 0.0 { 0.0 } else { v * v / diagonal[i] };
+        a.column(j).map(of).sum()
+    };
+    let delta = |j: usize| match (diagonal[j], complement(j)) {
+        (0.0, 0.0) => 1.0,
+        (0.0, size) => -size,
+        (own, _) => own,
+    };
+    Some(best.into_values().map(|j| (j, delta(j))).collect())
 }
 
 impl Border {
@@ -314,6 +338,44 @@ mod tests {
             b.values_mut().iter_mut().for_each(|v| *v *= 1.5);
             lu.update_values(crate::operator::TermValues::matrix(b.values())).unwrap();
             hold(&lu, &Terms::csr(&b).unwrap(), "new values");
+        }
+    }
+
+    /// Without the row of the mean pressure, constants of p are in the null space of the flow.
+    #[test]
+    fn a_mean_pressure_is_a_border_of_an_enclosed_flow() {
+        let m = 22usize;
+        let (faces, n) = (m * (m - 1), 2 * m * (m - 1) + m * m);
+        // Velocities on faces normal to x and to y between m² cells, with pressures in the cells.
+        let x = |i: usize, j: usize| (i + (m - 1) * j) as u32;
+        let y = |i: usize, j: usize| (faces + i + m * j) as u32;
+        let p = |i: usize, j: usize| (2 * faces + i + m * j) as u32;
+        for turned in [1.0, -1.0] {
+            let mut entries: Vec<(u32, u32, f64)> = Vec::new();
+            for u in 0..2 * faces as u32 {
+                entries.push((u, u, 4.0));
+            }
+            for (i, j) in (0..m * (m - 1)).map(|k| (k % (m - 1), k / (m - 1))) {
+                let faces = [(x(i, j), p(i, j), p(i + 1, j)), (y(j, i), p(j, i), p(j, i + 1))];
+                for (u, low, high) in faces {
+                    entries.extend([(u, low, -1.0), (u, high, 1.0)]);
+                    entries.extend([(low, u, -turned), (high, u, turned)]);
+                }
+                if i + 2 < m {
+                    for (u, v) in [(x(i, j), x(i + 1, j)), (y(j, i), y(j, i + 1))] {
+                        entries.extend([(u, v, -1.0), (v, u, -1.0)]);
+                    }
+                }
+            }
+            for k in 0..(m * m) as u32 {
+                let p = 2 * faces as u32 + k;
+                entries.extend([(n as u32, p, 1.0), (p, n as u32, 1.0)]);
+            }
+            let a = Csr::from_triplets(n + 1, n + 1, &entries).unwrap();
+            let terms = Terms::csr(&a).unwrap();
+            let lu = SparseLu::new(&terms, None).unwrap();
+            assert!(lu.kind().starts_with("bordered"), "{}", lu.kind());
+            hold(&lu, &terms, &format!("signs {turned}"));
         }
     }
 
