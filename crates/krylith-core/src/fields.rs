@@ -174,8 +174,10 @@ impl Field {
 pub(crate) enum Coupled {
     /// A saddle point whose first block is close to its diagonal, such as fluxes and pressures.
     Flux,
-    /// Any other saddle point, such as velocities or displacements and pressures.
+    /// A saddle point whose first block is symmetric otherwise, as of displacements or slow velocities.
     Viscous,
+    /// A saddle point whose first block is not symmetric, as of convected velocities.
+    Convected,
     /// Three-field poroelasticity: displacements, fluxes that do not couple to them, and pressures.
     Porous,
     /// Cells of a pressure and transported unknowns.
@@ -319,14 +321,22 @@ impl Fields {
         Ok(())
     }
 
-    /// Sets fields that were found in the matrix.
-    ///
-    /// # Errors
-    /// As [`set`](Self::set).
-    pub fn recognise(&mut self, fields: Vec<Field>, found: Recognised, n: usize) -> Result<()> {
-        self.set(fields, n)?;
+    /// Notes that the fields were found in the matrix.
+    pub fn mark(&mut self, found: Recognised) {
         self.recognised = Some(found);
-        Ok(())
+    }
+
+    /// Returns the fields and matrices that the caller gave, without recognised fields.
+    pub fn given(&self) -> Self {
+        if self.recognised.is_none() {
+            return self.clone();
+        }
+        Self { matrices: self.matrices.clone(), ..Self::default() }
+    }
+
+    /// Returns true if the caller named a matrix.
+    pub fn has_matrices(&self) -> bool {
+        !self.matrices.0.read().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     /// Returns what was found in the matrix, if the fields come from there.
@@ -464,6 +474,17 @@ impl Fields {
             start = end;
         }
         Ok(Self { fields, matrices: self.matrices.clone(), recognised: None })
+    }
+
+    /// Returns the fields with other numbers, without the unknowns that have none.
+    pub fn mapped(mut self, number: impl Fn(u32) -> Option<u32>) -> Self {
+        for field in &mut self.fields {
+            let own = field.unknowns.iter().enumerate();
+            let (kept, numbers): (Vec<usize>, Vec<u32>) =
+                own.filter_map(|(place, i)| Some((place, number(*i)?))).unzip();
+            *field = Field { unknowns: numbers.into(), ..field.restricted(&kept) };
+        }
+        self
     }
 }
 

@@ -1,20 +1,21 @@
-//! Recognises coupled systems from the matrix alone, on one rank and the host, in the time of about ten
-//! products.
+//! Recognises coupled systems from the matrix alone, on the host, in the time of about ten products.
 //!
 //! Found fields are added to the problem, so that the rules of `auto` can name them. Nothing is looked for if
-//! the user named a preconditioner or fields, for sums of terms, and for several ranks. Of a matrix that is
-//! only on a GPU, saddle points are recognised.
+//! the user named a preconditioner or fields, and for sums of terms. Of a matrix that is only on a GPU, saddle
+//! points are recognised, on one rank.
 
 mod cells;
 mod curl;
 mod elastic;
 mod nodes;
+mod ranks;
 mod ritz;
 mod saddle;
 
 use super::fixed::{self, Fixed};
 use super::zeros::{self, Dropped};
 use crate::Result;
+use crate::comm::agree;
 use crate::fields::{Field, Recognised};
 use crate::matrix::{Arrays, Bsr};
 use crate::method::MethodName;
@@ -64,30 +65,59 @@ pub(super) fn prepared<'a>(problem: Problem<'a>, options: &Options) -> Result<Pr
     let motions = elastic::rigid_motions(&problem)?;
     let recognised = motions.is_some().then_some(elastic::NOTE);
     problem.near = problem.near.or(motions);
-    if let Some(found) = of(&problem, options)? {
+    if let Some((list, found)) = of(&problem, options)? {
         let mut fields = (*problem.fields).clone();
-        fields.recognise(found.0, found.1, problem.unknowns)?;
+        let set = match problem.numbers.as_deref() {
+            None => fields.set(list, problem.unknowns),
+            Some(numbers) => {
+                let b = problem.block() as u64;
+                let own = numbers.iter().flat_map(|node| node * b..(node + 1) * b);
+                fields.set_own(list, problem.unknowns, own)
+            }
+        };
+        agree(&*problem.comm, set)?;
+        fields.mark(found);
         problem.fields = Arc::new(fields);
         fixed.iter_mut().for_each(|fixed| fixed.given.fields = problem.fields.clone());
     }
     Ok(Prepared { problem, fixed, dropped, recognised })
 }
 
-/// Returns the fields of a coupled system, and what it is; `None` if it is not recognised or `auto` may not
-/// use it.
-fn of(problem: &Problem, options: &Options) -> Result<Option<(Vec<Field>, Recognised)>> {
+/// The fields of a coupled system, and what it is.
+type Found = (Vec<Field>, Recognised);
+
+/// Returns the fields of a coupled system; `None` if it is not recognised or `auto` may not use it. Over
+/// ranks they have global numbers. Collective.
+///
+/// # Errors
+/// A rank that has ended or failed.
+fn of(problem: &Problem, options: &Options) -> Result<Option<Found>> {
     let open = *options.precond_or_auto() == PrecondSpec::Auto
         && !options.method.is_some_and(MethodName::needs_symmetry)
         && problem.fields.all().is_empty();
-    let alone = problem.comm.size() == 1 && problem.numbers.is_none() && problem.terms.halo.is_none();
     let [(c, a)] = &problem.terms.terms[..] else { return Ok(None) };
     let plain = problem.terms.stages() == 1 && c[(0, 0)] == 1.0;
-    if !open || !alone || !plain || problem.unknowns < LEAST || !may_show(a)? {
+    let fits = (LEAST..=u32::MAX as usize).contains(&problem.unknowns);
+    if !open || !plain || !fits {
         return Ok(None);
     }
-    let a = ScalarRows::of(a);
-    let Some(diagonal) = a.diagonal() else { return Ok(None) };
-    Ok(saddle::find(&a, &diagonal).or_else(|| curl::find(&a, &diagonal)).or_else(|| cells::find(&a)))
+    match problem.numbers.as_deref() {
+        Some(numbers) if problem.comm.size() > 1 => {
+            let b = a.block();
+            let number = |i: usize| numbers[i / b] as usize * b + i % b;
+            let found = if a.storage().is_on_device_alone() { None } else { found_in(a) };
+            ranks::agreed(&*problem.comm, found, number)
+        }
+        None if problem.terms.halo.is_none() && may_show(a)? => Ok(found_in(a)),
+        _ => Ok(None),
+    }
+}
+
+/// Returns what the block of own rows and columns is.
+fn found_in(a: &Bsr) -> Option<Found> {
+    let a = ScalarRows::of_own(a);
+    let diagonal = a.diagonal()?;
+    saddle::find(&a, &diagonal).or_else(|| curl::find(&a, &diagonal)).or_else(|| cells::find(&a))
 }
 
 /// Returns true if the host has the matrix, or should fetch it because its diagonal may be that of a saddle
@@ -109,21 +139,37 @@ fn sample(count: usize, most: usize) -> impl Iterator<Item = usize> + Clone {
     (0..count / step).map(move |k| k * step + hash(k) as usize % step)
 }
 
-/// A matrix in point blocks, row by row.
+/// The rows of a matrix in point blocks.
 pub(super) struct ScalarRows<'a> {
     a: Arrays<'a>,
     block: usize,
     rows: usize,
+    /// Entries in columns from here on are left out.
+    columns: usize,
 }
 
 impl<'a> ScalarRows<'a> {
     pub fn of(a: &'a Bsr) -> Self {
-        Self { a: Arrays::of(a), block: a.block(), rows: a.block_rows() * a.block() }
+        let (rows, columns) = (a.block_rows() * a.block(), a.columns());
+        Self { a: Arrays::of(a), block: a.block(), rows, columns }
+    }
+
+    /// The same without the columns of ghosts.
+    fn of_own(a: &'a Bsr) -> Self {
+        let rows = a.block_rows() * a.block();
+        Self { columns: rows, ..Self::of(a) }
     }
 
     /// Returns columns and values of the nonzero entries of a row.
     #[inline]
     pub fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> {
+        let n = self.columns;
+        self.whole_row(i).filter(move |(j, _)| *j < n)
+    }
+
+    /// The same with columns of ghosts.
+    #[inline]
+    fn whole_row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> {
         let (b, r) = (self.block, i % self.block);
         let entries = self.a.row(i / b).flat_map(move |p| {
             let values = &self.a.values[p * b * b + r * b..p * b * b + (r + 1) * b];
@@ -137,6 +183,13 @@ impl<'a> ScalarRows<'a> {
     /// Loops over them are several times as fast.
     #[inline]
     fn scalar_row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> {
+        let n = self.columns;
+        self.whole_scalar_row(i).filter(move |(j, _)| *j < n)
+    }
+
+    /// The same with columns of ghosts.
+    #[inline]
+    fn whole_scalar_row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> {
         let columns = self.a.col[self.a.row(i)].iter().map(|j| *j as usize);
         columns.zip(self.a.values[self.a.row(i)].iter().copied())
     }
@@ -152,15 +205,15 @@ impl<'a> ScalarRows<'a> {
             (sum > 0.0 && sum.is_finite()).then_some(diagonal)
         }
         let of = |i: usize| match self.block {
-            1 => of(i, self.scalar_row(i)),
-            _ => of(i, self.row(i)),
+            1 => of(i, self.whole_scalar_row(i)),
+            _ => of(i, self.whole_row(i)),
         };
         (0..self.rows).into_par_iter().with_min_len(1024).map(of).collect()
     }
 
     /// Marks the rows that have only a diagonal entry.
     pub fn alone(&self) -> Vec<bool> {
-        let alone = |i: usize| self.row(i).all(|(j, _)| j == i);
+        let alone = |i: usize| self.whole_row(i).all(|(j, _)| j == i);
         (0..self.rows).into_par_iter().with_min_len(1024).map(alone).collect()
     }
 

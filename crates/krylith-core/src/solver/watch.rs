@@ -45,6 +45,8 @@ pub(crate) struct Budget {
     /// The attempt ends if more than this number of iterations are estimated to be left. `None` means
     /// [`PATIENCE`] times the number of iterations so far.
     left: Option<f64>,
+    /// True if the attempt ends early if its residual [hardly falls](HOPELESS).
+    early: bool,
 }
 
 /// Largest ratio of estimated iterations left to iterations so far.
@@ -52,9 +54,9 @@ const PATIENCE: f64 = 8.0;
 
 impl Budget {
     /// Budget of an attempt whose successor costs about as much.
-    pub const USUAL: Self = Self { few: 500, left: None };
+    pub const USUAL: Self = Self { few: 500, left: None, early: false };
     /// Budget of multigrid cycles, each of which costs about ten products.
-    pub const CYCLES: Self = Self { few: 100, left: None };
+    pub const CYCLES: Self = Self { few: 100, left: None, early: false };
 
     /// Creates the budget of an attempt whose successor would solve the system in the time of `left`
     /// iterations. The minimum is a third of `left`, but not below 10 or above 60.
@@ -66,7 +68,7 @@ impl Budget {
     pub fn at_most(self, left: f64) -> Self {
         let own = Self::until(left);
         if self.left.is_none_or(|most| most > left) {
-            Self { few: own.few.min(self.few), ..own }
+            Self { few: own.few.min(self.few), early: self.early, ..own }
         } else {
             self
         }
@@ -75,9 +77,20 @@ impl Budget {
     /// Creates a budget of `few` iterations. The attempt may continue while at most `left` further iterations
     /// are estimated.
     pub const fn of(few: usize, left: f64) -> Self {
-        Self { few, left: Some(left) }
+        Self { few, left: Some(left), early: false }
+    }
+
+    /// Returns the same budget for an attempt that makes steady progress if it suits the system.
+    pub const fn early(self) -> Self {
+        Self { early: true, ..self }
     }
 }
+
+/// An attempt whose residual hardly falls ends earlier: after this share of the minimum number of iterations,
+/// if more than this multiple of the permitted number is left.
+const HOPELESS: [(f64, f64); 2] = [(0.25, 100.0), (0.5, 20.0)];
+/// The smallest number of iterations of such an attempt.
+const FEWEST: usize = 8;
 
 /// Smallest target for the extrapolation, near the attainable residual.
 const SMALLEST: f64 = 1e-15;
@@ -87,7 +100,8 @@ impl Pace {
     pub fn new(rises: bool, budget: Budget) -> Self {
         let (start, mark) = (f64::NAN, (0, f64::NAN));
         let peak = rises.then_some((0, 0.0));
-        Self { budget, start, best: f64::INFINITY, peak, mark, next: budget.few / 2, too_slow: None }
+        let next = if budget.early && !rises { FEWEST } else { budget.few / 2 };
+        Self { budget, start, best: f64::INFINITY, peak, mark, next, too_slow: None }
     }
 
     fn tell(&mut self, p: Progress) {
@@ -111,13 +125,20 @@ impl Pace {
                 left = left.min((p.relative_residual / target).ln() / since);
             }
         }
-        let Budget { few, left: most } = self.budget;
+        let Budget { few, left: most, early } = self.budget;
         let few = if self.peak.is_some() && most.is_none() { 2 * few } else { few };
         if p.iteration >= few && !(left <= most.unwrap_or(PATIENCE * p.iteration as f64)) {
             self.too_slow = Some(left);
         }
+        let is_hopeless = |(share, times): (f64, f64)| {
+            p.iteration >= FEWEST.max((share * few as f64) as usize)
+                && most.is_some_and(|most| !(left <= times * most))
+        };
+        if early && self.peak.is_none() && HOPELESS.into_iter().any(is_hopeless) {
+            self.too_slow = Some(left);
+        }
         self.mark = (p.iteration, self.best);
-        self.next = p.iteration + p.iteration / 4;
+        self.next = p.iteration + (p.iteration / 4).max(1);
     }
 }
 
@@ -226,6 +247,12 @@ mod tests {
             assert!(slow(until(250.0), falling(1000.0), 1).is_some_and(|i| (60..80).contains(&i)));
             // An attempt that is nearly converged is not abandoned.
             assert_eq!(slow(until(250.0), |i| if i < 50 { 1e-7 } else { 1e-8 }, 1), None);
+            // No progress at all, and a plateau that is no reason to end a usual attempt.
+            let early = Budget::of(40, 100.0).early();
+            let flat = |i: usize| if i < 20 { 1.0 } else { 1e-8f64.powf((i - 20) as f64 / 60.0).max(1e-9) };
+            assert_eq!(slow(Pace::new(false, early), flat, 1), Some(10));
+            assert_eq!(slow(Pace::new(false, Budget::of(40, 100.0)), flat, 1), None);
+            assert_eq!(slow(Pace::new(false, early), falling(120.0), 1), None);
             let cycles = Pace::new(rises, Budget::CYCLES);
             assert!(slow(cycles, |_| 0.1, 1).is_some_and(|i| i < 300));
         }

@@ -152,6 +152,57 @@ pub fn ranks_split_as_one(device: &str) {
     }
 }
 
+/// Preconditioners whose parts have several fields.
+const GROUPS: [&str; 3] = [
+    "split(u+w: split(u: jacobi, w: cg(jacobi; iterations=3); form=lower), p: jacobi; form=lower)",
+    "split(u: jacobi, w+p: split(w: jacobi, p: cg(jacobi; iterations=3); form=diagonal); form=upper)",
+    "split(u+w: split(w: jacobi, u: jacobi; schur=upper, S=selfp), p: cg(jacobi; iterations=3); schur=upper, S=selfp)",
+];
+
+/// Ranks may list only their own unknowns of three fields, also where parts have several of them.
+pub fn ranks_list_own_unknowns(device: &str) {
+    let mut rng = Random(59);
+    let n = 60;
+    let sets = scattered(&mut rng, &[24, 20, 16]);
+    let mut dense = written_out(&random_bsr(&mut rng, 1, n, n, 4, true).to_csr());
+    for (f, g) in [(0, 1), (1, 2), (0, 2)] {
+        for (&i, &j) in sets[f].iter().zip(&sets[g]) {
+            dense[(i as usize, j as usize)] += 1.0;
+            dense[(j as usize, i as usize)] += 2.0;
+        }
+    }
+    let a = Bsr::from_csr(&csr_of(&dense), 1).unwrap();
+    let x = rng.numbers(n);
+    let describe = |problem: Problem<'static>, keep: &dyn Fn(u32) -> bool| {
+        let lists = ["u", "w", "p"].into_iter().zip(&sets);
+        let own =
+            lists.map(|(name, set)| (name, set.iter().copied().filter(|&i| keep(i)).collect::<Vec<_>>()));
+        problem.with_fields(own.map(|(name, own)| Field::new(name, own)).collect())
+    };
+    for precond in GROUPS {
+        let whole = describe(Problem::bsr(&a).unwrap().into_owned(), &|_| true).unwrap();
+        let (mut wanted, mut one) = (vec![0.0; n], Solver::new(whole, &options(device, precond)).unwrap());
+        one.precondition(&x, &mut wanted).unwrap();
+        for ranks in [2, 3] {
+            for (what, partition) in partitions(n, ranks).into_iter().take(2) {
+                let parts = split(&Terms::bsr(&a), &partition).unwrap();
+                let got = Team::run(ranks, |comm| {
+                    let part = parts[comm.rank()].clone();
+                    let own: Vec<u64> = part.rows.clone();
+                    let local = Problem::part(comm.clone(), part)?;
+                    let local = describe(local, &|i| own.contains(&u64::from(i)))?;
+                    let pick = |v: &[f64]| own.iter().map(|&i| v[i as usize]).collect::<Vec<_>>();
+                    let mut y = vec![f64::NAN; own.len()];
+                    Solver::new(local, &options(device, precond))?.precondition(&pick(&x), &mut y)?;
+                    Ok(distance(&y, &pick(&wanted)))
+                });
+                let worst = got.unwrap_or_else(|e| panic!("{precond}, {what}, {ranks}: {e}"));
+                assert!(worst.iter().all(|d| *d <= 1e-9), "{precond}, {what}, {ranks} ranks: {worst:?}");
+            }
+        }
+    }
+}
+
 /// On several devices of one process they apply what they do on one CPU, also after new values.
 pub fn devices_split_as_one(device: &str) {
     let mut rng = Random(53);

@@ -58,6 +58,11 @@ fn ranks_split_as_one() {
 }
 
 #[test]
+fn ranks_list_own_unknowns() {
+    fields_ranks::ranks_list_own_unknowns("cpu");
+}
+
+#[test]
 fn stages_match_dense_algebra() {
     stages::stages_match_dense_algebra("cpu");
 }

@@ -36,6 +36,7 @@ mod partitioner;
 mod plain;
 mod random_systems;
 mod recognised;
+mod recognised_ranks;
 mod rows;
 mod schwarz;
 mod share;

@@ -7,12 +7,12 @@ use krylith_core::solver::Plan;
 use krylith_core::{Field, Options, Problem, Solver};
 
 /// A system with the unknowns of its constraints or pressures.
-struct Coupled {
-    a: Csr,
-    pressures: Vec<u32>,
+pub struct Coupled {
+    pub a: Csr,
+    pub pressures: Vec<u32>,
 }
 
-fn options(text: &str) -> Options {
+pub fn options(text: &str) -> Options {
     format!("device=cpu threads=1 rtol=1e-8 {text}").parse().unwrap()
 }
 
@@ -23,7 +23,7 @@ fn coupled(n: usize, entries: &[(u32, u32, f64)], pressures: impl IntoIterator<I
 
 /// Darcy flow by lowest-order Raviart–Thomas elements on m³ bricks, with a permeability of contrast 10⁴:
 /// fluxes on the faces normal to x, y and z, without those on the walls, then pressures.
-fn darcy(m: usize) -> Coupled {
+pub fn darcy(m: usize) -> Coupled {
     let counts = [(m + 1) * m * m, (m - 1) * m * m, (m - 1) * m * m];
     let fluxes: usize = counts.iter().sum();
     let face = |d: usize, cell: [usize; 3], side: usize| {
@@ -64,7 +64,7 @@ fn darcy(m: usize) -> Coupled {
 /// Slow flow or displacement in the plane: bilinear elements with d = 2 components on (2m + 1)² nodes, whose
 /// first column is fixed as rows of the identity, and bilinear pressures on every second node. The pressure
 /// block is −`storage` times its mass matrix. Nodes alternate, or one component follows the other.
-fn elements(m: usize, storage: f64, alternate: bool) -> Coupled {
+pub fn elements(m: usize, storage: f64, alternate: bool) -> Coupled {
     let (fine, coarse) = (2 * m + 1, m + 1);
     let (nodes, pressures) = (fine * fine, coarse * coarse);
     let u = |node: usize, c: usize| (if alternate { 2 * node + c } else { c * nodes + node }) as u32;
@@ -116,7 +116,7 @@ fn elements(m: usize, storage: f64, alternate: bool) -> Coupled {
 
 /// A step of two incompressible phases on m³ cells, upwinded along x, with unknowns p, s in each cell. Rows
 /// are the balances of both phases.
-fn two_phases(m: usize) -> Coupled {
+pub fn two_phases(m: usize) -> Coupled {
     let n = m * m * m;
     let mut entries = Vec::new();
     for k in 0..n {
@@ -147,7 +147,7 @@ fn two_phases(m: usize) -> Coupled {
 
 /// Poroelasticity with three fields on m³ cells: displacements of the cells with three components, the fluxes
 /// of [`darcy`], and pressures that store fluid. The last list has the fluxes.
-fn porous(m: usize) -> (Coupled, Vec<u32>) {
+pub fn porous(m: usize) -> (Coupled, Vec<u32>) {
     let flow = darcy(m);
     let (cells, fluxes) = (m * m * m, flow.pressures[0] as usize);
     let solids = 3 * cells;
@@ -265,7 +265,7 @@ fn gcd(a: usize, b: usize) -> usize {
 }
 
 /// Returns A x.
-fn times(a: &Csr, x: &[f64]) -> Vec<f64> {
+pub fn times(a: &Csr, x: &[f64]) -> Vec<f64> {
     (0..a.rows()).map(|i| a.row(i).0.iter().zip(a.row(i).1).map(|(&j, v)| v * x[j as usize]).sum()).collect()
 }
 
@@ -287,7 +287,7 @@ fn solved(a: &Csr, block: usize, precond: &str, most: usize) {
     assert!(residual(a, &b, &x) <= 1.01e-8, "{precond}");
 }
 
-fn residual(a: &Csr, b: &[f64], x: &[f64]) -> f64 {
+pub fn residual(a: &Csr, b: &[f64], x: &[f64]) -> f64 {
     let norm = |v: &mut dyn Iterator<Item = f64>| v.map(|v| v * v).sum::<f64>().sqrt();
     norm(&mut times(a, x).iter().zip(b).map(|(ax, b)| b - ax)) / norm(&mut b.iter().copied())
 }

@@ -162,7 +162,7 @@ pub(super) fn build<S: SolverSpace>(
     let on = agree(space.comm(), if ranks { space.among(length) } else { space.beside(length) })?;
     let halo = layout.halo(0);
     let matrix = PartMatrix::new(&on, &product, field.field.block(), precision, halo)?;
-    let inner = local.fields.within(&spec.field)?;
+    let inner = field.inner(local, &spec.field)?;
     let (inverse, info) = inverse_of(&on, &matrix, (&field, &inner), &[], local, &spec.precond, notes)?;
     let made = (|| {
         let operator = PointBlock::csr(&on, &weights, Precision::F64)?;

@@ -14,6 +14,7 @@ use crate::precond::assemble::{Grouped, Numbered};
 use crate::precond::{NullSpace, PrecondSpec};
 use crate::solver::SolverSpace;
 use crate::space::Precision;
+use crate::text::count;
 use crate::{Error, Result};
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -32,6 +33,8 @@ pub(super) struct OwnField {
     pub blocks: Option<Vec<u64>>,
     /// Number of unknowns of the field on all ranks.
     pub total: usize,
+    /// Places of own unknowns in this rank's list, if ranks list different unknowns.
+    pub places: Option<Vec<usize>>,
 }
 
 /// Returns the numbers of a field's unknowns in vectors of `stages` stages.
@@ -44,7 +47,7 @@ impl OwnField {
     /// A field that this rank has as a whole.
     pub fn whole(field: Field) -> Self {
         let (unknowns, total) = (field.unknowns().to_vec(), field.unknowns().len());
-        Self { field, unknowns, blocks: None, total }
+        Self { field, unknowns, blocks: None, total, places: None }
     }
 
     /// Finds the own unknowns of the field that `label` names. Collective over ranks.
@@ -84,7 +87,23 @@ impl OwnField {
             }
         });
         let blocks = agree(local.comm, blocks.collect::<Result<Vec<u64>>>())?;
-        Ok(Self { field: field.restricted(&places), unknowns, blocks: Some(blocks), total })
+        let field = field.restricted(&places);
+        Ok(Self { field, unknowns, blocks: Some(blocks), total, places: (!whole).then_some(places) })
+    }
+
+    /// Returns the fields inside this one, which `label` names, with its numbers.
+    ///
+    /// # Errors
+    /// A field that does not exist.
+    pub fn inner(&self, local: &LocalProblem, label: &str) -> Result<Fields> {
+        let inner = local.fields.within(label)?;
+        let (Some(places), Some(blocks)) = (&self.places, &self.blocks) else { return Ok(inner) };
+        let size = self.field.block();
+        let own = places.iter().enumerate();
+        let number: HashMap<u32, u32> = own
+            .map(|(k, &place)| (place as u32, (blocks[k / size] as usize * size + k % size) as u32))
+            .collect();
+        Ok(inner.mapped(|place| number.get(&place).copied()))
     }
 }
 
@@ -117,8 +136,10 @@ pub(super) fn fields_of(local: &LocalProblem, labels: &[&str], name: &str) -> Re
     let found: usize = fields.iter().map(|own| own.unknowns.len()).sum();
     let all = match found * local.terms.stages() == local.terms.rows() {
         true => Ok(()),
-        false => Err(Error::Unsupported(format!(
-            "{name}: a part of several fields over ranks needs fields that every rank lists as a whole"
+        false => Err(Error::invalid(format!(
+            "{name}: the parts have {} of this rank's {} unknowns; every unknown needs a field",
+            count(found),
+            count(local.terms.rows() / local.terms.stages())
         ))),
     };
     agree(local.comm, all)?;

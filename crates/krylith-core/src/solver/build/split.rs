@@ -98,7 +98,7 @@ pub(super) fn build<S: SolverSpace>(
         };
         let matrix = PartMatrix::sum(&on, &sum, block, precision, halo)?;
         let unknowns = in_stages(&own.unknowns, stages);
-        let inner = local.fields.within(labels[f])?;
+        let inner = own.inner(local, labels[f])?;
         // Near-null vectors belong to the field's own block of the matrix.
         let plain;
         let described = match schur {

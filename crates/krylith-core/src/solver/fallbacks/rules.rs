@@ -75,6 +75,9 @@ const LAST_DIRECT: &str = "lu:most=500000000";
 const FLUX: &str = "split(u: chebyshev(jacobi), p: amg; schur=upper, S=selfp)";
 const VISCOUS: &str = "split(u: amg, p: jacobi; schur=upper, S=selfp)";
 const COMMUTED: &str = "split(u: amg, p: amg; schur=upper, S=lsc)";
+/// With convection, incomplete factors of the velocities are cheaper than multigrid, and need fewer iterations.
+/// Measured on one core for a step of an Oseen flow with 31,000 unknowns: 0.33 s, and 2.9 s without this rule.
+const CONVECTED: &str = "split(u: ildu, p: amg; schur=upper, S=lsc)";
 /// With displacements and fluxes, the approximation has both a mass matrix and a Laplacian.
 const POROUS: &str =
     "split(u+w: split(u: amg, w: chebyshev(jacobi); form=diagonal), p: amg; schur=upper, S=selfp)";
@@ -109,7 +112,7 @@ const IN_PLACE: &str = "ras:deterministic";
 /// test collection, while GMRES(30) stagnates on two. Direct factors use BiCGSTAB too: it ends in the middle
 /// of its first iteration and applies them once, while GMRES applies them twice. In later attempts more fill
 /// helps most, and long restarts are the most robust.
-pub(super) const RULES: [Rule; 44] = [
+pub(super) const RULES: [Rule; 45] = [
     rule(|s| s.curls && s.gradient[0], NODAL[0], Cg, 30, cycles),
     rule(|s| s.curls && !s.gradient[0] && s.gradient[1], NODAL[1], Cg, 30, cycles),
     rule(|s| s.symmetric && s.is_dominant(), "jacobi", Cg, 30, |_| Budget::until(NEEDED[0])),
@@ -125,8 +128,9 @@ pub(super) const RULES: [Rule; 44] = [
     rule(|s| s.is_tried_before_direct() && s.has_weak_diagonal, IN_PLACE, Bicgstab, 30, System::until_direct),
     rule(System::is_direct_first, DIRECT, Bicgstab, 30, usual),
     rule(|s| s.coupled == Some(Coupled::Flux), FLUX, Gmres, 100, System::until_split),
-    rule(|s| s.coupled == Some(Coupled::Viscous), VISCOUS, Gmres, 100, System::until_split),
-    rule(|s| s.coupled == Some(Coupled::Viscous), COMMUTED, Gmres, 100, System::until_split),
+    rule(|s| s.coupled == Some(Coupled::Convected) && !s.on_gpu, CONVECTED, Gmres, 100, System::until_split),
+    rule(System::is_viscous, VISCOUS, Gmres, 100, System::until_split),
+    rule(System::is_viscous, COMMUTED, Gmres, 100, System::until_split),
     rule(|s| s.coupled == Some(Coupled::Porous), POROUS, Gmres, 100, System::until_split),
     rule(|s| s.coupled == Some(Coupled::Cells), CELLS, Gmres, 100, System::until_split),
     rule(|s| s.coupled.is_some() && s.has_direct() && !s.is_slow(), DIRECT, Bicgstab, 30, usual),
@@ -347,6 +351,10 @@ impl System {
         self.symmetric && (self.is_coarsened() || self.has_hub()) && !apart
     }
 
+    fn is_viscous(&self) -> bool {
+        matches!(self.coupled, Some(Coupled::Viscous | Coupled::Convected))
+    }
+
     fn is_dominant(&self) -> bool {
         self.unknowns >= SMALL[0] && self.costs.others <= DOMINANT
     }
@@ -467,7 +475,7 @@ impl System {
     /// Returns the budget of a preconditioner of fields, which is the estimated time of direct factors.
     fn until_split(&self) -> Budget {
         let direct = if self.has_direct() { self.direct_iterations(Cg) / SPLIT[1] } else { f64::INFINITY };
-        Budget::of(40, direct.clamp(100.0, 400.0))
+        Budget::of(40, direct.clamp(100.0, 400.0)).early()
     }
 
     /// Returns the budget of overlapping subdomains. On a GPU, later attempts take seconds. With 332,000

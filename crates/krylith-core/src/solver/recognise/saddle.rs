@@ -24,6 +24,8 @@ const FULL: f64 = 0.74;
 const CLOSE: f64 = 0.2;
 /// Smallest share of the unknowns in a part of the first block that is looked at.
 const PART: f64 = 0.05;
+/// Largest share of the constraints that couple to no other unknown of this rank.
+const LACKING: f64 = 0.02;
 /// Negative Ritz values up to this magnitude are rounding errors.
 const ROUNDING: f64 = 1e-8;
 /// Largest sum of a row of B that counts as zero, as a share of its magnitudes.
@@ -94,7 +96,8 @@ pub(super) fn find(a: &ScalarRows, diagonal: &[f64]) -> Option<(Vec<Field>, Reco
     let kind = match is_close {
         _ if flux.is_some() => Coupled::Porous,
         true => Coupled::Flux,
-        false => Coupled::Viscous,
+        false if symmetric => Coupled::Viscous,
+        false => Coupled::Convected,
     };
     let mut fields = vec![Field::new("u", unknowns).in_blocks(block)];
     fields.extend(flux.map(|w| Field::new("w", w)));
@@ -182,24 +185,28 @@ fn parts(a: &ScalarRows, of: &[bool]) -> Option<Vec<u32>> {
     (left > 1).then(|| (0..of.len() as u32).map(|i| root(&mut parent, i)).collect())
 }
 
-/// Returns true if every constraint has an entry in a row and a column of another field. If `is_zero`,
+/// Returns true if nearly every constraint has an entry in a row and a column of another field. If `is_zero`,
 /// constraints must not couple to each other.
 fn couples(a: &ScalarRows, constraint: &[bool], is_zero: bool) -> bool {
     let has_column: Vec<AtomicBool> = constraint.iter().map(|_| AtomicBool::new(false)).collect();
-    let fits = |i: usize| {
+    let is_apart = AtomicBool::new(true);
+    let has_row = |i: usize| {
         let mut has_row = false;
         for (j, _) in a.row(i) {
             match (constraint[i], constraint[j]) {
-                (true, true) if is_zero => return false,
+                (true, true) if is_zero => is_apart.store(false, Relaxed),
                 (true, false) => has_row = true,
                 (false, true) => has_column[j].store(true, Relaxed),
                 _ => {}
             }
         }
-        has_row || !constraint[i]
+        has_row
     };
-    (0..constraint.len()).into_par_iter().with_min_len(1024).all(fits)
-        && constraint.iter().zip(&has_column).all(|(c, has)| !c || has.load(Relaxed))
+    let rows: Vec<bool> = (0..constraint.len()).into_par_iter().with_min_len(1024).map(has_row).collect();
+    let all = constraint.iter().filter(|of| **of).count();
+    let lacks = |i: usize| constraint[i] && !(rows[i] && has_column[i].load(Relaxed));
+    let lacking = (0..constraint.len()).filter(|&i| lacks(i)).count();
+    is_apart.into_inner() && lacking as f64 <= LACKING * all as f64
 }
 
 /// Returns true if A times the vector that is 1 on the constraints is zero.
