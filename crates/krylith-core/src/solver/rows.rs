@@ -4,8 +4,9 @@
 //! A solution of such a system must also satisfy ‖D⁻¹(b − A x)‖ ≤ rtol ‖D⁻¹b‖, where D is diagonal with the
 //! 1-norms of the rows. This bounds the row-wise backward error. If the condition is not met, `auto`
 //! continues with rows scaled to norm 1. Scale factors are powers of two, so the scaled system is exactly
-//! equivalent. It is D⁻¹A x = D⁻¹b, or D^−½ A D^−½ y = D^−½ b with x = D^−½ y for a symmetric A. A
-//! preconditioner that names fields belongs to the given rows; with one, `auto` continues with a smaller
+//! equivalent. It is D⁻¹A x = D⁻¹b, or D^−½ A D^−½ y = D^−½ b with x = D^−½ y for a symmetric A. A row
+//! whose diagonal entry exceeds all others beyond double precision becomes xᵢ = bᵢ/aᵢᵢ ([`penalties`]).
+//! A preconditioner that names fields belongs to the given rows; with one, `auto` continues with a smaller
 //! tolerance instead. If the user named the method, the solve ends with the usual criterion, and the solution
 //! has a warning.
 
@@ -15,7 +16,7 @@ use super::solution::{Event, EventKind, NEXT};
 use super::{OriginalSystem, Solver};
 use crate::Result;
 use crate::comm::largest;
-use crate::matrix::{Bsr, Dense, ZerosChoice};
+use crate::matrix::{Arrays, Bsr, Dense, ZerosChoice};
 use crate::memory::{Numbers, NumbersMut};
 use crate::method::MethodName;
 use crate::operator::Terms;
@@ -25,6 +26,7 @@ use crate::space::{Observer, Outcome, Progress, Stop};
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Rows differ in scale if their largest entries differ by more than this factor.
@@ -36,6 +38,8 @@ const ROUNDS: usize = 4;
 const ROUNDING: f64 = 1e-12;
 /// Entries of b that are at least this share of its largest entry dominate ‖b‖.
 const CARRY: f64 = 1e-2;
+/// Largest multiple of the effect of rounding x at which a residual counts as attained.
+const ATTAINED: f64 = 4.0;
 
 /// Row norms of the current values, and the scaled system.
 #[derive(Default)]
@@ -170,6 +174,12 @@ impl Solver<'_> {
         Ok(met)
     }
 
+    /// Returns ‖b − A x‖ that counts as attained for this x. Collective.
+    fn attainable(&mut self, b: &[f64], x: &[f64]) -> Result<f64> {
+        let original = self.problem.original();
+        self.workers.first(|| Ok(ATTAINED * original.rounding(b, x)?))
+    }
+
     /// Solves with scaled rows from `x`. Returns true if that gave a better x. Collective.
     fn go_on(
         &mut self,
@@ -185,8 +195,13 @@ impl Solver<'_> {
         let norm = self.solution.history.rhs_norm;
         let plain_target = self.solution.target.max(rtol);
         let who = self.carriers(b)?;
-        let recognised = self.problem.fields.recognised().is_some();
-        let fields = recognised || self.options.precond_or_auto().names_fields();
+        let mut tolerance = 0.5 * before.plain * rtol / before.by_rows;
+        // Fields that were recognised are looked for again in the scaled system, if rounding allows no smaller
+        // tolerance. Matrices of the caller belong to the given rows.
+        let named = self.options.precond_or_auto().names_fields();
+        let all = &self.problem.fields;
+        let (recognised, given) = (all.recognised().is_some(), all.has_matrices());
+        let fields = named || recognised && (given || tolerance > self.attainable(b, x)? / norm);
         if rows.scaled.is_none() {
             rows.scaled = Some(if fields { Scaled::Same } else { Scaled::of(self)? });
         }
@@ -198,7 +213,9 @@ impl Solver<'_> {
             }
         };
         let (mut best, mut improved) = (before, false);
-        let mut tolerance = if fields { 0.5 * before.plain * rtol / before.by_rows } else { rtol };
+        if !fields {
+            tolerance = rtol;
+        }
         let mut y: Vec<f64> = match &right {
             Some(right) => x.iter().zip(right).map(|(x, r)| x / r).collect(),
             None => x.to_vec(),
@@ -260,16 +277,24 @@ impl Solver<'_> {
             }
             tolerance *= 0.5 / missed;
         }
+        // Rounding of x may allow no smaller residual of scaled rows than this.
+        let limit = match self.solution.history.outcome {
+            Outcome::RoundingLimit => {
+                let (inverses, original) = (&rows.inverses, self.problem.original());
+                let norms = self
+                    .workers
+                    .first(|| original.pair_of_norms(Some(inverses), &original.sizes(b, x)?, b))?;
+                ATTAINED * f64::EPSILON / 2.0 * norms[0] / norms[1].max(f64::MIN_POSITIVE)
+            }
+            _ => 0.0,
+        };
         let history = &mut self.solution.history;
-        // A solve that ends at the rounding limit of the scaled system may still meet the tolerance of the
-        // given system.
-        let met =
-            best.plain <= plain_target && (best.by_rows <= rtol || history.outcome == Outcome::RoundingLimit);
+        let met = best.plain <= plain_target && best.by_rows <= rtol.max(limit);
         if met {
             history.outcome = Outcome::Converged;
             history.reason = None;
-        } else if history.outcome == Outcome::Converged {
-            history.outcome = Outcome::Stagnated;
+        } else if matches!(history.outcome, Outcome::Converged | Outcome::RoundingLimit) {
+            (history.outcome, history.reason) = (Outcome::Stagnated, None);
         }
         (history.true_relative_residual, history.criterion_value) = (best.plain, best.plain);
         if let Some(last) = history.residuals.last_mut() {
@@ -420,6 +445,46 @@ fn scaled(problem: &Problem, left: &[f64], right: Option<&[f64]>) -> Result<Term
     Ok(Terms { terms: all, halo: terms.halo.clone() })
 }
 
+/// Returns the own rows with other entries than the diagonal, which exceeds their sum beyond double precision.
+/// Codes impose boundary values by such penalties, often of 10³⁰. Then the row means xᵢ = bᵢ/aᵢᵢ, and
+/// stays out of the scaling of a symmetric system, which would make yᵢ much larger than other unknowns.
+fn penalties(terms: &Terms) -> Vec<usize> {
+    let [(_, a)] = &terms.terms[..] else { return Vec::new() };
+    if terms.stages() > 1 {
+        return Vec::new();
+    }
+    let (b, arrays) = (a.block(), Arrays::of(a));
+    let is_penalty = |u: &usize| {
+        let (mut diagonal, mut others) = (0.0, 0.0);
+        for p in arrays.row(u / b) {
+            let first = arrays.col[p] as usize * b;
+            for (c, v) in arrays.values[p * b * b + u % b * b..][..b].iter().enumerate() {
+                *(if first + c == *u { &mut diagonal } else { &mut others }) += v.abs();
+            }
+        }
+        others > 0.0 && others < f64::EPSILON / 2.0 * diagonal
+    };
+    (0..a.block_rows() * b).into_par_iter().with_min_len(512).filter(is_penalty).collect()
+}
+
+/// Sets the entries beside the diagonals of these rows to zero.
+fn keep_diagonals(terms: &mut Terms, rows: &[usize]) {
+    for (_, a) in &mut terms.terms {
+        let (b, a) = (a.block(), a.to_mut());
+        let places: Vec<usize> = {
+            let arrays = Arrays::of(a);
+            let of = |&u: &usize| {
+                let entries = arrays.row(u / b).flat_map(move |p| (0..b).map(move |c| (p, c)));
+                let beside = entries.filter(move |&(p, c)| arrays.col[p] as usize * b + c != u);
+                beside.map(move |(p, c)| p * b * b + u % b * b + c)
+            };
+            rows.iter().flat_map(of).collect()
+        };
+        let values = a.values_mut();
+        places.into_iter().for_each(|place| values[place] = 0.0);
+    }
+}
+
 /// Returns true if uᵀAv = vᵀAu for random u and v. Collective.
 fn is_symmetric(system: OriginalSystem, n: usize) -> Result<bool> {
     let random = |seed: u64| -> Vec<f64> {
@@ -443,11 +508,24 @@ impl Scaled {
             let half = scales(&problem.terms, 0.5);
             let terms = scaled(problem, &half, Some(&half))?;
             let original = OriginalSystem { terms: &terms, comm: &*problem.comm };
-            if is_symmetric(original, n)? {
+            let symmetric = is_symmetric(original, n)?;
+            let penalties = penalties(&problem.terms);
+            let mut any = [f64::from(u8::from(!penalties.is_empty()))];
+            problem.comm.sum(&mut any)?;
+            if symmetric && any[0] == 0.0 {
                 return Ok((terms, half.clone(), Some(half)));
             }
-            let left = scales(&problem.terms, 1.0);
-            Ok((scaled(problem, &left, None)?, left, None))
+            drop(terms);
+            let whole = scales(&problem.terms, 1.0);
+            let (mut left, mut right) =
+                if symmetric { (half.clone(), Some(half)) } else { (whole.clone(), None) };
+            for &i in &penalties {
+                left[i] = whole[i];
+                right.iter_mut().for_each(|right| right[i] = 1.0);
+            }
+            let mut terms = scaled(problem, &left, right.as_deref())?;
+            keep_diagonals(&mut terms, &penalties);
+            Ok((terms, left, right))
         };
         let (terms, left, right) = workers.first(scale)?;
         let by_stage = |scales: Vec<f64>| -> Vec<f64> {
@@ -457,6 +535,7 @@ impl Scaled {
         let mut less = problem.clone().into_owned();
         less.terms = terms;
         less.given = Vec::new();
+        less.fields = Arc::new(less.fields.given());
         if let Some(right) = &right {
             let divide = |v: &mut Vec<f64>| v.iter_mut().zip(right).for_each(|(v, r)| *v /= r);
             less.null.to_mut().iter_mut().for_each(divide);

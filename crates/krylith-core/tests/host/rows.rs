@@ -1,6 +1,7 @@
 //! Rows of very different scale: an answer counts only if it is right in the rows that do not carry ‖b‖.
 
 use crate::common::Random;
+use crate::recognised::{Coupled, elements, options};
 use krylith_core::comm::{Communicator, Team};
 use krylith_core::matrix::Csr;
 use krylith_core::solver::{EventKind, Solution};
@@ -83,13 +84,14 @@ fn new_values_may_be_those_of_penalties() {
 
 #[test]
 fn penalties_do_not_hide_the_other_rows() {
-    for (convection, side) in [(0.0, 24), (0.4, 24), (0.0, 80)] {
+    let cases = [(0.0, 24), (0.4, 24), (0.0, 80)].map(|case| [1e10, 1e20, 1e30].map(|size| (case, size)));
+    for ((convection, side), size) in cases.into_iter().flatten() {
         for rtol in [1e-6, 1e-10] {
-            let (a, b, exact) = penalised(side, 1e10, convection);
+            let (a, b, exact) = penalised(side, size, convection);
             let options = format!("device=cpu rtol={rtol}").parse().unwrap();
             let (mut solver, mut x) = (Solver::new(&a, &options).unwrap(), vec![0.0; b.len()]);
             let solution = solver.solve(&b, &mut x).unwrap().clone();
-            let what = format!("{side}², convection {convection}, {rtol:e}: {:?}", solution.events);
+            let what = format!("{side}², {size:e}, convection {convection}, {rtol:e}: {:?}", solution.events);
             assert!(solution.converged() && !warned(&solution), "{what}");
             assert!(solution.row_scaled_residual.unwrap() <= rtol, "{what}");
             assert!(solution.history.true_relative_residual <= rtol, "{what}");
@@ -171,5 +173,45 @@ fn rows_over_many_orders_are_all_solved() {
         let solution = krylith_core::solve(&a, &b).unwrap();
         assert!(solution.converged(), "{seed}: {}", solution.outcome());
         assert!(error(&solution.x, &exact) < 1e-4, "{seed}: off by {:e}", error(&solution.x, &exact));
+    }
+}
+
+/// Slow flow whose velocities at an edge are imposed by a penalty, with values other than zero. Its fields are
+/// recognised, and the system with scaled rows is recognised again.
+#[test]
+fn penalties_of_a_saddle_point_do_not_hide_the_other_rows() {
+    let Coupled { a, pressures } = elements(16, 1e-3, true);
+    let n = a.rows();
+    let is_edge = &|i: usize| i < pressures[0] as usize && a.row(i).0.len() == 1;
+    let value = |i: usize| 1.0 + (i as f64 * 0.3).sin();
+    let rhs: Vec<f64> = (0..n).map(|i| if is_edge(i) { value(i) } else { (i as f64 * 0.7).cos() }).collect();
+    let mut exact = vec![0.0; n];
+    let direct = "device=cpu rtol=1e-13 precond=lu method=gmres".parse().unwrap();
+    for size in [1e15, 1e30] {
+        // The elements leave the columns of the edge out; a strong coupling puts one of them back.
+        let row = |i: usize| a.row(i).0.iter().zip(a.row(i).1).map(move |(j, v)| (i as u32, *j, *v));
+        let coupled: Vec<(u32, u32, f64)> = (0..n)
+            .flat_map(row)
+            .map(|(i, j, v)| if i == j && is_edge(i as usize) { (i, j, size) } else { (i, j, v) })
+            .chain((0..n as u32 - 2).filter(|&i| is_edge(i as usize)).flat_map(|i| {
+                [(i, i + 2, -0.3), (i + 2, i, -0.3)].into_iter().filter(move |_| !is_edge(i as usize + 2))
+            }))
+            .collect();
+        let a = Csr::from_triplets(n, n, &coupled).unwrap();
+        let limit: Vec<_> = coupled
+            .iter()
+            .filter(|(i, j, _)| i == j || !is_edge(*i as usize))
+            .map(|&(i, j, v)| (i, j, if i == j && is_edge(i as usize) { 1.0 } else { v }))
+            .collect();
+        let limit = Csr::from_triplets(n, n, &limit).unwrap();
+        Solver::new(&limit, &direct).unwrap().solve(&rhs, &mut exact).unwrap();
+        let b: Vec<f64> =
+            rhs.iter().enumerate().map(|(i, v)| if is_edge(i) { size * v } else { *v }).collect();
+        let (mut solver, mut x) = (Solver::new(&a, &options("")).unwrap(), vec![0.0; n]);
+        assert_eq!(solver.problem().fields().len(), 2);
+        let solution = solver.solve(&b, &mut x).unwrap().clone();
+        assert!(solution.converged(), "{size:e}: {:?}", solution.events);
+        assert!(solution.row_scaled_residual.is_some_and(|r| r <= 1e-8), "{size:e}: {:?}", solution.events);
+        assert!(error(&x, &exact) < 1e-4, "{size:e}: off by {:e}", error(&x, &exact));
     }
 }
