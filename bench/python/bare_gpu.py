@@ -126,4 +126,5 @@ def main():
         print(f"{spec} ({n}): bare {told}; best {best} {good[best]['seconds'] if best else None}; ratio {ratio}", flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()
