@@ -43,6 +43,8 @@ mod triad;
 pub use answer::{answer, answer_systems};
 pub use cbcg::cbcg;
 #[cfg(feature = "cuda")]
+pub use cuda::cbcg::compile_all as compile_cbcg_kernels;
+#[cfg(feature = "cuda")]
 pub use cuda::gram_schmidt::compile_for as compile_gram_schmidt_kernels;
 #[cfg(feature = "cuda")]
 pub use cuda::ildu0::compile_all as compile_ildu0_kernels;

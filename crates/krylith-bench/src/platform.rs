@@ -2,6 +2,7 @@
 
 use crate::answer::system::System;
 use crate::answer::{Named, Take};
+use crate::cbcg;
 use crate::ildu0::system::SubdomainSystem;
 use crate::ras;
 use crate::ras::cases::Case;
@@ -222,6 +223,20 @@ pub(crate) trait Platform {
     /// empty if there are none.
     fn schwarz(&self, _: &Case, _: &ras::measure::Effort) -> Result<Vec<ras::measure::Row>> {
         Ok(Vec::new())
+    }
+    /// Returns the P-CBCG paper's own kernels on a case, if they run here. `check` is true if their results
+    /// will be compared with the host's.
+    fn cbcg_kernels<'k>(&self, _: &'k cbcg::Case, _check: bool) -> Result<Vec<cbcg::Kernel<'k>>> {
+        Ok(Vec::new())
+    }
+    /// Returns the paper's P-CG with tiles of a shape, by the storage of the data; empty where its kernels do
+    /// not run.
+    fn cbcg_solvers<'k>(
+        &self,
+        _: &'k cbcg::Case,
+        _tile: [usize; 3],
+    ) -> Vec<(cbcg::Storage, Result<cbcg::Solve<'k>>)> {
+        Vec::new()
     }
     /// Returns the bytes in use on the device, or by this process if the system reports it.
     fn used(&self) -> Option<u64>;

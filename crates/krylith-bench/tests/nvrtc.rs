@@ -1,8 +1,8 @@
 //! Checks that the papers' own kernels compile, without a GPU.
 
 use krylith_bench::{
-    compile_exchange_kernels, compile_gram_schmidt_kernels, compile_ildu0_kernels, compile_paper_kernels,
-    compile_spmv_kernels,
+    compile_cbcg_kernels, compile_exchange_kernels, compile_gram_schmidt_kernels, compile_ildu0_kernels,
+    compile_paper_kernels, compile_spmv_kernels,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -15,8 +15,12 @@ fn main() {
         eprintln!("skipped: {e}");
     }
     type Test = fn() -> Result<(), Failed>;
-    let tests: [(&str, Test); 3] =
-        [("the_kernels_of_ildu0", ildu0), ("the_kernels_of_okp", okp), ("the_kernels_of_spmv", spmv)];
+    let tests: [(&str, Test); 4] = [
+        ("the_kernels_of_cbcg", cbcg),
+        ("the_kernels_of_ildu0", ildu0),
+        ("the_kernels_of_okp", okp),
+        ("the_kernels_of_spmv", spmv),
+    ];
     let mut all =
         tests.map(|(name, test)| Trial::test(name, test).with_ignored_flag(missing.is_some())).into();
     let arguments = Arguments::from_args();
@@ -24,6 +28,23 @@ fn main() {
         all = Vec::new(); // tests that were requested but cannot run
     }
     libtest_mimic::run(&arguments, all).exit();
+}
+
+fn cbcg() -> Result<(), Failed> {
+    for tile in [[16, 32, 4], [1, 8, 8], [64, 4, 2]] {
+        for threads in [32, 256] {
+            let [pcg, skinny] = compile_cbcg_kernels(tile, threads, (9, 0))?;
+            for kernel in ["dia_product", "tile_solve", "advance", "reduce", "step_length", "next_direction"]
+            {
+                assert!(pcg.contains(&format!(".entry {kernel}(")), "{kernel}, {tile:?}");
+            }
+            for kernel in ["sum_batches", "update", "sum_blocks", "residual"] {
+                assert!(skinny.contains(&format!(".entry {kernel}(")), "{kernel}");
+            }
+            assert!(!skinny.contains(".local"), "the blocks' kernels keep their sums in registers");
+        }
+    }
+    Ok(())
 }
 
 fn ildu0() -> Result<(), Failed> {

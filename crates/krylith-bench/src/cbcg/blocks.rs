@@ -2,7 +2,7 @@
 //! stated per cell and product: the cost of a step per cell, divided by s.
 
 use super::Case;
-use super::kernels::{Held, Kernel, State, read};
+use super::kernels::{Held, Kernel, Role, State, read};
 use crate::systems::{Random, dot};
 use krylith_core::Result;
 use krylith_core::space::{FLAGS, Space, block_sums};
@@ -10,15 +10,15 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Vectors per block: s in the P-CBCG paper.
-const S: usize = 12;
+pub(crate) const S: usize = 12;
 
 /// Returns the numbers of vector k of a kernel, the same in every run.
-fn numbers(kernel: u64, k: usize, n: usize) -> Vec<f64> {
+pub(crate) fn numbers(kernel: u64, k: usize, n: usize) -> Vec<f64> {
     Random(1000 * kernel + k as u64).numbers(n)
 }
 
 /// Returns coefficients small enough for a block that is updated repeatedly.
-fn coefficients(count: usize) -> Vec<f64> {
+pub(crate) fn coefficients(count: usize) -> Vec<f64> {
     (0..count).map(|k| 0.03 * ((k * 7 % 11) as f64 - 5.0) / 5.0).collect()
 }
 
@@ -65,10 +65,13 @@ fn products<'k, T: Space + 'k>(space: &Rc<T>, n: usize, check: bool) -> Result<K
     let at = held.clone();
     Ok(Kernel {
         name: format!("(AQ)ᵀS, s = {S}"),
+        role: Role::Matrix,
+        ours: true,
         flops: (2 * S) as f64,
         bytes: 16.0,
         paper: Some([48.0, 35.0, 0.95]),
         products: S,
+        runs: 1,
         run: Box::new(move || {
             let State { space, blocks, scalars, .. } = &mut *held.borrow_mut();
             space.block_products(&blocks[0], &blocks[1], scalars, 0)
@@ -90,10 +93,13 @@ fn update<'k, T: Space + 'k>(space: &Rc<T>, n: usize, check: bool) -> Result<Ker
     let s = S as f64;
     Ok(Kernel {
         name: format!("S − Q B, AS − AQ B and their sums, s = {S}"),
+        role: Role::Matrix,
+        ours: true,
         flops: (4.0 * s * s + 2.0 * sums as f64) / s,
         bytes: 8.0 * (6.0 * s + 1.0) / s,
         paper: Some([54.0, 59.0, 0.81]),
         products: S,
+        runs: 1,
         run: Box::new(move || {
             let State { space, blocks, vectors: single, scalars } = &mut *held.borrow_mut();
             let [basis, products, q, aq] = &mut blocks[..] else { return Ok(()) };
@@ -131,10 +137,13 @@ fn advance<'k, T: Space + 'k>(space: &Rc<T>, n: usize, check: bool) -> Result<Ke
     let at = held.clone();
     Ok(Kernel {
         name: format!("x + Q a, r − AQ a, s = {S}"),
+        role: Role::Matrix,
+        ours: true,
         flops: 4.0,
         bytes: 8.0 * (2 * S + 4) as f64 / S as f64,
         paper: None,
         products: S,
+        runs: 1,
         run: Box::new(move || {
             let State { space, blocks, vectors: single, scalars } = &mut *held.borrow_mut();
             let [x, r] = &mut single[..] else { return Ok(()) };

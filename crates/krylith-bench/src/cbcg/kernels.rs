@@ -11,7 +11,7 @@ use crate::platform::Platform;
 use crate::publish::Check;
 use crate::samples::{Samples, in_turn_of};
 use crate::systems::{Random, dot};
-use krylith_core::method::cg;
+use krylith_core::method::{cbcg, cg};
 use krylith_core::operator::{Dots, LinearOperator, PointBlock, PointBlockSum};
 use krylith_core::precond::TileFactors;
 use krylith_core::space::{FLAGS, Space};
@@ -34,8 +34,26 @@ impl Roof {
     }
 }
 
+/// The part of an iteration that a kernel does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The product, with its dot product in P-CG.
+    Product,
+    /// The preconditioner, with its dot products in P-CG.
+    Preconditioner,
+    /// Updates of vectors in P-CG.
+    Vectors,
+    /// The recurrence of the basis in P-CBCG.
+    Basis,
+    /// Products and updates of blocks of vectors in P-CBCG.
+    Matrix,
+}
+
 pub(super) struct Row {
     pub name: String,
+    pub role: Role,
+    /// False for a kernel of the paper.
+    pub ours: bool,
     /// Flops and bytes per cell and product.
     pub flops: f64,
     pub bytes: f64,
@@ -43,20 +61,27 @@ pub(super) struct Row {
     pub paper: Option<[f64; 3]>,
     /// Number of cells times products per run.
     pub cells: usize,
+    /// Number of runs per iteration, or per step of P-CBCG.
+    pub runs: usize,
     pub samples: Samples,
     /// Largest relative difference from the host's loop, or the reason of a failure.
     pub check: Check,
 }
 
 /// A kernel with its own vectors.
-pub(super) struct Kernel<'k> {
+pub(crate) struct Kernel<'k> {
     pub name: String,
+    pub role: Role,
+    /// False for a kernel of the paper.
+    pub ours: bool,
     /// Flops and bytes per cell and product.
     pub flops: f64,
     pub bytes: f64,
     pub paper: Option<[f64; 3]>,
     /// Number of products per run.
     pub products: usize,
+    /// Number of runs per iteration, or per step of P-CBCG.
+    pub runs: usize,
     pub run: Box<dyn FnMut() -> Result<()> + 'k>,
     /// Returns the result: vectors, then sums.
     pub answer: Box<dyn FnMut() -> Result<Vec<f64>> + 'k>,
@@ -66,8 +91,8 @@ pub(super) struct Kernel<'k> {
 
 /// Slots of CG's scalars.
 pub(super) const AT: cg::Scalars<usize, usize> = cg::Scalars::AT;
-const ALPHA: f64 = 0.375;
-const BETA: f64 = -0.625;
+pub(crate) const ALPHA: f64 = 0.375;
+pub(crate) const BETA: f64 = -0.625;
 
 /// Checks the kernels on `small` and times them on `case`.
 pub(super) fn measure<P: Platform>(p: &P, small: &Case, case: &Case, options: &Asked) -> Result<Vec<Row>>
@@ -76,12 +101,14 @@ where
 {
     let shapes = solves::shapes(options);
     let space = Rc::new(p.space(small.rows())?);
-    let checks: Vec<std::result::Result<f64, String>> = all(&space, small, &shapes, true)?
-        .iter_mut()
-        .map(|kernel| check(kernel).map_err(|e| e.to_string()))
-        .collect();
+    let mut kernels = all(&space, small, &shapes, true)?;
+    kernels.extend(p.cbcg_kernels(small, true)?);
+    let checks: Vec<std::result::Result<f64, String>> =
+        kernels.iter_mut().map(|kernel| check(kernel).map_err(|e| e.to_string())).collect();
+    drop(kernels);
     let space = Rc::new(p.space(case.rows())?);
     let mut kernels = all(&space, case, &shapes, false)?;
+    kernels.extend(p.cbcg_kernels(case, false)?);
     if kernels.len() != checks.len() {
         return Err(Error::invalid("the small case has different kernels from the large one"));
     }
@@ -92,10 +119,13 @@ where
         .zip(checks)
         .map(|(k, check)| Row {
             name: k.name,
+            role: k.role,
+            ours: k.ours,
             flops: k.flops,
             bytes: k.bytes,
             paper: k.paper,
             cells: case.rows() * k.products,
+            runs: k.runs,
             samples: Samples::default(),
             check,
         })
@@ -121,7 +151,7 @@ fn check(kernel: &mut Kernel) -> Result<f64> {
     Err(Error::invalid(format!("{}: differs from the host's loop by {:e}", kernel.name, worst / size)))
 }
 
-pub(super) struct State<S: Space> {
+pub(crate) struct State<S: Space> {
     pub space: Rc<S>,
     pub vectors: Vec<S::Vector>,
     /// Vectors stored contiguously.
@@ -129,7 +159,7 @@ pub(super) struct State<S: Space> {
     pub scalars: S::Scalars,
 }
 
-pub(super) type Held<S> = Rc<RefCell<State<S>>>;
+pub(crate) type Held<S> = Rc<RefCell<State<S>>>;
 
 /// Creates vectors of random numbers, and scalars with α and β.
 pub(super) fn state<S: Space>(space: &Rc<S>, numbers: &[Vec<f64>]) -> Result<Held<S>> {
@@ -147,8 +177,8 @@ pub(super) fn state<S: Space>(space: &Rc<S>, numbers: &[Vec<f64>]) -> Result<Hel
 }
 
 impl<'k> Kernel<'k> {
-    /// Creates a kernel of one product that uses its first `N` vectors; its result is some of its vectors and
-    /// scalars.
+    /// Creates an update of vectors for one product that uses its first `N` vectors; its result is some of
+    /// its vectors and scalars.
     pub fn of<S: Space + 'k, const N: usize>(
         name: String,
         (flops, bytes, paper): (f64, f64, Option<[f64; 3]>),
@@ -170,7 +200,12 @@ impl<'k> Kernel<'k> {
             read(&state, vectors, slots.iter().copied())
         };
         let (run, answer, expected) = (Box::new(run), Box::new(answer), Box::new(expected));
-        Self { name, flops, bytes, paper, products: 1, run, answer, expected }
+        let role = Role::Vectors;
+        Self { name, role, ours: true, flops, bytes, paper, products: 1, runs: 1, run, answer, expected }
+    }
+
+    pub fn role(self, role: Role) -> Self {
+        Self { role, ..self }
     }
 }
 
@@ -201,7 +236,8 @@ fn all<'k, S: PointBlockSum + TileFactors + 'k>(
     shapes: &[[usize; 3]],
     check: bool,
 ) -> Result<Vec<Kernel<'k>>> {
-    let mut all = vec![product(space, case)?, directions(space, case)?, residual(space, case)?];
+    let mut all =
+        vec![product(space, case)?, directions(space, case)?, residual(space, case)?, basis(space, case)?];
     all.extend(tiles::all(space, case, shapes)?);
     all.extend(blocks::all(space, case, check)?);
     Ok(all)
@@ -237,12 +273,12 @@ fn product<'k, S: PointBlockSum + 'k>(space: &Rc<S>, case: &'k Case) -> Result<K
         move |space, vectors, scalars| run(space, vectors, scalars).map(|_| ()),
         (&[1], &[AT.pq]),
         move || {
-            let row = |i: usize| case.a.row(i).0.iter().zip(case.a.row(i).1);
-            let mut y: Vec<f64> = (0..n).map(|i| row(i).map(|(&j, v)| v * x[j as usize]).sum()).collect();
+            let mut y = case.product(&x);
             y.push(dot(&x, &y));
             y
         },
-    ))
+    )
+    .role(Role::Product))
 }
 
 /// x += α p, p = z + β p: lines 5 and 9.
@@ -276,4 +312,24 @@ fn residual<'k, S: Space + 'k>(space: &Rc<S>, case: &Case) -> Result<Kernel<'k>>
             r.iter().zip(q).map(|(r, q)| r - ALPHA * q).collect()
         },
     ))
+}
+
+/// zⱼ = 2η A z̃ⱼ₋₁ − 2ζ zⱼ₋₁ − zⱼ₋₂: line 8 of Alg. 3.
+fn basis<'k, S: Space + 'k>(space: &Rc<S>, case: &Case) -> Result<Kernel<'k>> {
+    let numbers: Vec<Vec<f64>> = (48..52).map(|seed| Random(seed).numbers(case.rows())).collect();
+    let kernel = Kernel::of(
+        "recurrence of the basis".into(),
+        (5.0, 32.0, Some([3.0, 24.0, 0.85])),
+        state(space, &numbers)?,
+        |space, [az, z, before, to], scalars| {
+            let slots = [AT.alpha, AT.beta, AT.alpha];
+            space.sweep(cbcg::later, scalars, slots, [&*az, &*z, &*before], [to], [])
+        },
+        (&[3], &[]),
+        move || {
+            let [az, z, before, _] = &numbers[..] else { return Vec::new() };
+            (0..az.len()).map(|i| ALPHA * az[i] - BETA * z[i] - ALPHA * before[i]).collect()
+        },
+    );
+    Ok(kernel.role(Role::Basis))
 }

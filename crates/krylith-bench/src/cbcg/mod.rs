@@ -1,17 +1,30 @@
-//! The experiments of the P-CBCG paper (Ali et al. 2019): kernels at the roofline (its Table III), tiles of
-//! the preconditioner (Table I), P-CG and P-CBCG to the tolerance (Fig. 4), and the effect of a slow network
-//! on both.
+//! The experiments of the P-CBCG paper (Ali et al. 2019): kernels at the roofline (its Table III), tiles of the preconditioner (Table I), P-CG and P-CBCG to the tolerance
+//! (Fig. 4), and the effect of a slow network on both.
 //!
-//! On a GPU the baselines are what a user would write with the vendor's libraries. Before a time is kept,
-//! every kernel is compared with a loop on the host, on a case of 1/64 of the size, and every solve is
-//! checked by b − A x on the host.
+//! On a GPU the baselines are the paper's own kernels (`cuda/cbcg/`), and what a user would write with the
+//! vendor's libraries. Before a time is kept, every kernel is compared with a loop on the host, on a case of
+//! 1/64 of the size, and every solve is checked by b − A x on the host.
 
 mod blocks;
+#[cfg_attr(not(feature = "cuda"), allow(dead_code))] // its tests run without CUDA
+mod diagonals;
 mod kernels;
 mod network;
 mod report;
+mod shapes;
 mod solves;
 mod tiles;
+
+#[cfg(feature = "cuda")]
+pub(crate) use blocks::{S, coefficients as block_coefficients, numbers as block_numbers};
+#[cfg(feature = "cuda")]
+pub(crate) use diagonals::Diagonals;
+pub(crate) use diagonals::Storage;
+pub(crate) use kernels::Kernel;
+#[cfg(feature = "cuda")]
+pub(crate) use kernels::{ALPHA, BETA, Role};
+#[cfg(feature = "cuda")]
+pub(crate) use tiles::reference;
 
 use crate::options::{self, Asked};
 use crate::platform::Platform;
@@ -27,6 +40,8 @@ options::parts! {
     Part {
         /// Kernels compared with their rooflines.
         Kernels = "kernels",
+        /// Table I: solves by the tile of the preconditioner.
+        Tiles = "tiles",
         /// Krylith's solves.
         Solves = "solves",
         /// The vendor's solves, on a GPU; they take the longest.
@@ -39,7 +54,7 @@ options::parts! {
 }
 
 /// Relative tolerance of a solve, ‖b − A x‖ ≤ `RTOL`·‖b‖, as in the paper.
-const RTOL: f64 = 1e-8;
+pub(crate) const RTOL: f64 = 1e-8;
 
 /// Iteration limit.
 const MOST: usize = 50_000;
@@ -47,15 +62,30 @@ const MOST: usize = 50_000;
 /// The paper's case for one GPU.
 const CELLS: [usize; 3] = [256, 128, 512];
 
+/// The tile that is fastest in the paper's Table I.
+pub(crate) const PAPER_TILE: [usize; 3] = [8, 8, 1];
+
+/// A solve by a baseline.
+pub(crate) struct Solved {
+    pub iterations: usize,
+    pub converged: bool,
+    /// Seconds of the iterations.
+    pub seconds: f64,
+    pub x: Vec<f64>,
+}
+
+/// A baseline that solves a case from x = 0 to the tolerance; it takes the iteration limit.
+pub(crate) type Solve<'k> = Box<dyn FnMut(usize) -> Result<Solved> + 'k>;
+
 /// Size of the grid on which kernels are checked against the host, relative to the measured grid.
 const SMALLER: f64 = 1.0 / 64.0;
 
 /// A system on a grid of cells.
-struct Case {
-    spec: String,
-    grid: [usize; 3],
-    a: Csr,
-    rhs: Vec<f64>,
+pub(crate) struct Case {
+    pub spec: String,
+    pub grid: [usize; 3],
+    pub a: Csr,
+    pub rhs: Vec<f64>,
 }
 
 impl Case {
@@ -74,8 +104,14 @@ impl Case {
         Ok(Self { spec: made.spec, grid, a, rhs: made.rhs })
     }
 
-    fn rows(&self) -> usize {
+    pub fn rows(&self) -> usize {
         self.rhs.len()
+    }
+
+    /// Returns A x by a plain loop.
+    pub fn product(&self, x: &[f64]) -> Vec<f64> {
+        let row = |i: usize| self.a.row(i).0.iter().zip(self.a.row(i).1);
+        (0..self.rows()).map(|i| row(i).map(|(&j, v)| v * x[j as usize]).sum()).collect()
     }
 
     /// Returns ‖b − A x‖/‖b‖ by a plain loop.
@@ -116,6 +152,7 @@ struct Found {
     spec: String,
     grid: [usize; 3],
     kernels: Vec<kernels::Row>,
+    shapes: Vec<shapes::Shape>,
     solves: Vec<solves::Row>,
 }
 
@@ -143,7 +180,8 @@ where
         network: None,
     };
     let wanted = |part| parts.contains(&part);
-    let systems = wanted(Part::Kernels) || wanted(Part::Solves) || wanted(Part::Vendor);
+    let of_systems = [Part::Kernels, Part::Tiles, Part::Solves, Part::Vendor];
+    let systems = of_systems.into_iter().any(wanted);
     for spec in specs.iter().filter(|_| systems) {
         progress(spec);
         let case = Case::new(spec)?;
@@ -153,9 +191,13 @@ where
             progress("kernels: against the host's loops, and their times");
             kernels = kernels::measure(p, &small, &case, options)?;
         }
+        let mut shapes = Vec::new();
+        if wanted(Part::Tiles) {
+            shapes = shapes::measure(p, &small, &case, options, progress)?;
+        }
         let solves = solves::measure(p, &case, options, parts, progress)?;
         let Case { spec, grid, .. } = case;
-        made.found.push(Found { spec, grid, kernels, solves });
+        made.found.push(Found { spec, grid, kernels, shapes, solves });
         // The next part may take long: keep the results so far in case it is interrupted.
         report::make(&made).write(options.out.as_deref(), "cbcg")?;
     }

@@ -20,6 +20,7 @@ pub(super) fn make(made: &Made) -> Report {
     let mut systems = Vec::new();
     for found in &made.found {
         let kernels = kernels(&made.roof, found, &mut pages);
+        let shapes = super::shapes::report(&found.spec, &found.shapes, &mut pages);
         let solves = solves(found, &mut pages);
         let right = found.solves.iter().filter(|row| row.ours && row.check.is_ok());
         let curves: Vec<_> = right.map(|row| (row.name.clone(), row.residuals.as_slice())).collect();
@@ -27,8 +28,10 @@ pub(super) fn make(made: &Made) -> Report {
             let title = format!("Relative residual, {}", found.spec);
             pages.picture(title, |title| svg::curves(title, &curves));
         }
-        systems
-            .push(json!({ "system": found.spec, "grid": found.grid, "kernels": kernels, "solves": solves }));
+        systems.push(json!({
+            "system": found.spec, "grid": found.grid, "kernels": kernels, "tiles": shapes,
+            "solves": solves,
+        }));
     }
     meta["systems"] = json!(systems);
     meta["scaling"] = scaling(&made.scaling, ranks_of(&meta), &mut pages);
@@ -63,7 +66,9 @@ fn kernels(roof: &kernels::Roof, found: &Found, pages: &mut Pages) -> Value {
     );
     let one = |row: &Row| {
         json!({
-            "name": row.name, "flops_per_cell": row.flops, "bytes_per_cell": row.bytes, "cells": row.cells,
+            "name": row.name, "role": format!("{:?}", row.role).to_lowercase(), "ours": row.ours,
+            "runs": row.runs,
+            "flops_per_cell": row.flops, "bytes_per_cell": row.bytes, "cells": row.cells,
             "roofline_seconds_per_cell": roof.seconds(row), "seconds": row.samples.json(),
             "share": roof.seconds(row) / seconds(row), "paper": row.paper, "check": outcome(&row.check),
         })

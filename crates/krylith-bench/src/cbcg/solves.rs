@@ -119,7 +119,7 @@ pub(super) fn measure<P: Platform>(
 }
 
 impl Row {
-    fn empty(name: &str, ours: bool) -> Self {
+    pub fn empty(name: &str, ours: bool) -> Self {
         Self {
             name: name.into(),
             ours,
@@ -133,7 +133,7 @@ impl Row {
     }
 
     /// Judges a solve: recurrences of baselines may drift slightly from the true residual, but no more.
-    fn judge(&mut self, residual: f64, converged: bool, iterations: usize) {
+    pub fn judge(&mut self, residual: f64, converged: bool, iterations: usize) {
         let most = if self.ours { RTOL * (1.0 + 1e-6) } else { 2.0 * RTOL };
         self.iterations = iterations;
         self.check = match converged && residual <= most {
@@ -150,7 +150,7 @@ impl Row {
     }
 }
 
-fn ours(case: &Case, text: &str, on: (&str, &Launch), most: usize, rounds: usize) -> Row {
+pub(super) fn ours(case: &Case, text: &str, on: (&str, &Launch), most: usize, rounds: usize) -> Row {
     let name = text.replace("method=", "").replace(" precond=", ", ");
     let mut row = Row::empty(&name, true);
     let (device, launch) = on;

@@ -2,7 +2,7 @@
 //! device supports them.
 
 use super::Case;
-use super::kernels::{AT, Kernel, state};
+use super::kernels::{AT, Kernel, Role, state};
 use crate::ildu0::reference::Factors;
 use crate::ildu0::system::{SubdomainSystem, boxes};
 use crate::systems::{Random, dot};
@@ -28,6 +28,16 @@ pub(super) fn all<'k, S: TileFactors + 'k>(
         }
     }
     Ok(all)
+}
+
+/// Returns true if the device supports tiles of a shape.
+pub(super) fn supports<S: TileFactors>(space: &Rc<S>, case: &Case, tile: [usize; 3]) -> Result<bool> {
+    let options = BlockTilesOptions { tile: TileShape::Box(tile), ..BlockTilesOptions::default() };
+    match BlockTiles::new(space.as_ref(), &Terms::csr(&case.a)?, case.grid, options) {
+        Ok(_) => Ok(true),
+        Err(Error::Unsupported(_) | Error::Invalid { .. }) => Ok(false),
+        Err(e) => Err(e),
+    }
 }
 
 /// z = M⁻¹ r with (r, r) and (r, z): lines 7 and 8.
@@ -57,19 +67,22 @@ fn one<'k, S: TileFactors + 'k>(space: &Rc<S>, case: &'k Case, shape: TileShape)
         },
         (&[1], &[AT.rr, AT.rho_next]),
         move || {
-            let solved = || -> Result<Vec<f64>> {
-                let a = Bsr::from_csr(&case.a, 1)?;
-                let (labels, count) = boxes(case.grid, tile);
-                let system = SubdomainSystem::decompose(&a, &labels, count)?;
-                let factors = Factors::new(&system)?;
-                let lower = factors.scale(&system, &factors.lower(&system, &system.sort(&x)));
-                Ok(system.unsort(&factors.upper(&system, &lower)))
-            };
-            // If the kernel gave no result, the reference must not agree with anything.
-            let mut z = solved().unwrap_or_default();
+            // If the reference fails, it must not agree with anything.
+            let mut z = reference(case, tile, &x).unwrap_or_default();
             let sums = [dot(&x, &x), dot(&x, &z)];
             z.extend(sums);
             z
         },
-    ))
+    )
+    .role(Role::Preconditioner))
+}
+
+/// Returns M⁻¹ x for the incomplete factors of tiles, by the general reference of the suite ildu0.
+pub(crate) fn reference(case: &Case, tile: [usize; 3], x: &[f64]) -> Result<Vec<f64>> {
+    let a = Bsr::from_csr(&case.a, 1)?;
+    let (labels, count) = boxes(case.grid, tile);
+    let system = SubdomainSystem::decompose(&a, &labels, count)?;
+    let factors = Factors::new(&system)?;
+    let lower = factors.scale(&system, &factors.lower(&system, &system.sort(x)));
+    Ok(system.unsort(&factors.upper(&system, &lower)))
 }

@@ -1,6 +1,7 @@
 //! GPU baselines, all on the stream of Krylith's own device.
 
 mod calls;
+pub(crate) mod cbcg;
 mod csr;
 pub(crate) mod gram_schmidt;
 pub(crate) mod ground;
@@ -17,6 +18,7 @@ mod vendor;
 use crate::answer::ours::from_device;
 use crate::answer::system::System;
 use crate::answer::{Named, Take};
+use crate::cbcg::{Case as GridCase, Kernel as GridKernel, Solve, Storage};
 use crate::platform::{self, Order, Orthogonalizer, Platform, Product};
 use crate::ras::cases::Case;
 use crate::ras::measure::{Effort, Row};
@@ -265,6 +267,12 @@ impl Platform for CudaPlatform {
     }
     fn schwarz(&self, case: &Case, effort: &Effort) -> Result<Vec<Row>> {
         Ok(self.schwarz_rows(case, effort))
+    }
+    fn cbcg_kernels<'k>(&self, case: &'k GridCase, check: bool) -> Result<Vec<GridKernel<'k>>> {
+        self.paper_kernels(case, check)
+    }
+    fn cbcg_solvers<'k>(&self, case: &'k GridCase, tile: [usize; 3]) -> Vec<(Storage, Result<Solve<'k>>)> {
+        self.paper_solvers(case, tile)
     }
     fn used(&self) -> Option<u64> {
         self.device.free_memory().ok().map(|free| self.device.info().memory.saturating_sub(free))

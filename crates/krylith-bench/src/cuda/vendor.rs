@@ -240,6 +240,24 @@ impl Vendor {
         self.blas("cublasDgemm", done)
     }
 
+    /// Computes C = Bᵀ A for `count` pairs of matrices with `rows` rows and s columns of `stride` numbers, by
+    /// columns. The arrays on the device hold the addresses of every A, B and C.
+    pub fn gram_batched(
+        &self,
+        (rows, s, stride): (usize, usize, usize),
+        [a, b, c]: [u64; 3],
+        count: usize,
+    ) -> Result<()> {
+        let (m, k, ld) = (s as i32, rows as i32, stride as i32);
+        let (t, op) = (blas::cublasOperation_t::CUBLAS_OP_T, blas::cublasOperation_t::CUBLAS_OP_N);
+        let (a, b, c, count) = (a as _, b as _, c as _, count as i32);
+        // SAFETY: the caller's arrays have `count` addresses of matrices of these sizes.
+        let done = unsafe {
+            blas::cublasDgemmBatched(self.blas, t, op, m, m, k, &1.0, b, ld, a, ld, &0.0, c, m, count)
+        };
+        self.blas("cublasDgemmBatched", done)
+    }
+
     /// Copies numbers to the device; waits.
     pub fn write(&self, x: &[f64], to: u64) -> Result<()> {
         // SAFETY: the caller's buffer holds as many; the copy is waited for.

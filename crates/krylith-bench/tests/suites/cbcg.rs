@@ -31,6 +31,13 @@ fn a_small_run_on_the_cpu_writes_everything() {
         solve["reductions"].as_f64().unwrap() / solve["iterations"].as_f64().unwrap()
     };
     assert!(sums("cg, ") > 1.9 && sums("cg:form=pipelined") < 1.1 && sums("cbcg:s=12") < 0.5);
+    // Table I: a CPU has every tile of the table, and none of the kernels for GPUs.
+    let tiles = system["tiles"].as_array().unwrap();
+    assert_eq!(tiles.len(), 9);
+    for tile in tiles {
+        assert_eq!(tile["krylith"]["check"]["ok"], true, "{tile}");
+        assert!(tile["thread_per_tile"].is_null() && tile["paper_iterations"].as_u64().unwrap() > 100);
+    }
     let network = json["network"]["methods"].as_array().unwrap();
     assert!(network.iter().all(|m| m["check"]["ok"] == true && m["seconds"].as_array().unwrap().len() == 6));
     assert!(report.tables.contains("share of roofline") && report.tables.contains("500 µs"));
