@@ -1,4 +1,5 @@
-//! The experiments of the P-CBCG paper (Ali et al. 2019): kernels at the roofline (its Table III), tiles of the preconditioner (Table I), P-CG and P-CBCG to the tolerance
+//! The experiments of the P-CBCG paper (Ali et al. 2019): kernels at the roofline (its Table III) and their
+//! share of an iteration (Table V), tiles of the preconditioner (Table I), P-CG and P-CBCG to the tolerance
 //! (Fig. 4), and the effect of a slow network on both.
 //!
 //! On a GPU the baselines are the paper's own kernels (`cuda/cbcg/`), and what a user would write with the
@@ -6,6 +7,7 @@
 //! 1/64 of the size, and every solve is checked by b − A x on the host.
 
 mod blocks;
+mod costs;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code))] // its tests run without CUDA
 mod diagonals;
 mod kernels;

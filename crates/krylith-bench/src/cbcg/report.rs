@@ -20,6 +20,7 @@ pub(super) fn make(made: &Made) -> Report {
     let mut systems = Vec::new();
     for found in &made.found {
         let kernels = kernels(&made.roof, found, &mut pages);
+        let costs = super::costs::report(&found.spec, &found.kernels, &mut pages);
         let shapes = super::shapes::report(&found.spec, &found.shapes, &mut pages);
         let solves = solves(found, &mut pages);
         let right = found.solves.iter().filter(|row| row.ours && row.check.is_ok());
@@ -29,7 +30,7 @@ pub(super) fn make(made: &Made) -> Report {
             pages.picture(title, |title| svg::curves(title, &curves));
         }
         systems.push(json!({
-            "system": found.spec, "grid": found.grid, "kernels": kernels, "tiles": shapes,
+            "system": found.spec, "grid": found.grid, "kernels": kernels, "costs": costs, "tiles": shapes,
             "solves": solves,
         }));
     }

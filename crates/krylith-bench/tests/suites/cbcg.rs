@@ -38,6 +38,15 @@ fn a_small_run_on_the_cpu_writes_everything() {
         assert_eq!(tile["krylith"]["check"]["ok"], true, "{tile}");
         assert!(tile["thread_per_tile"].is_null() && tile["paper_iterations"].as_u64().unwrap() > 100);
     }
+    // Table V: the parts of an iteration add up.
+    let cost = |method: &str, part: &str| {
+        let costs = system["costs"].as_array().unwrap();
+        let line = costs.iter().find(|c| c["method"] == method && c["part"] == part).unwrap();
+        line["krylith_ms"].as_f64().unwrap()
+    };
+    let parts = ["preconditioner", "SpMV", "AXPY"].map(|part| cost("P-CG", part));
+    let sum: f64 = parts.iter().sum();
+    assert!(parts.iter().all(|&ms| ms > 0.0) && (sum / cost("P-CG", "kernels") - 1.0).abs() < 1e-12);
     let network = json["network"]["methods"].as_array().unwrap();
     assert!(network.iter().all(|m| m["check"]["ok"] == true && m["seconds"].as_array().unwrap().len() == 6));
     assert!(report.tables.contains("share of roofline") && report.tables.contains("500 µs"));
