@@ -13,11 +13,13 @@
 //!
 //! Not modelled: faces within a host, which are faster, and the minimum time of a small kernel.
 
+mod measured;
 mod study;
 
 use super::Machine;
 use super::predict::levels;
 use krylith_core::{Error, Result};
+pub use measured::Measured;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 pub use study::Study;
@@ -359,6 +361,37 @@ impl Machine {
                 self.name
             ))
         })?;
+        self.connected(grid, method, s, gpus, |points| {
+            let time = |work: Work, ratio: f64| points * (work.f / of.peak + work.b / self.read) / ratio;
+            match method {
+                Method::Cg => {
+                    let (product, vectors) = (time(CG_PRODUCT, of.product), time(CG_VECTORS, of.vectors));
+                    [product, time(CG_PRECONDITIONER, of.preconditioner), vectors, product + vectors]
+                }
+                // Relative to Table III (s = 12), matrix kernels do work in proportion to s and move the same
+                // bytes.
+                Method::Cbcg => {
+                    let scaled = |work: Work| Work { f: work.f * s as f64 / STEPS as f64, ..work };
+                    let product = time(PRODUCT, of.product);
+                    let vectors = time(BASIS_VECTORS, of.vectors)
+                        + time(scaled(GRAM), of.gram)
+                        + time(scaled(COMBINE), of.combine);
+                    [product, time(PRECONDITIONER, of.preconditioner), vectors, product]
+                }
+            }
+        })
+    }
+
+    /// Adds halos and all-reduces to the kernels of a box. For a number of points, `kernels` returns the
+    /// seconds of product, preconditioner and vectors, and of what can hide a halo.
+    fn connected(
+        &self,
+        grid: [usize; 3],
+        method: Method,
+        s: usize,
+        gpus: usize,
+        kernels: impl Fn(f64) -> [f64; 4],
+    ) -> Result<Iteration> {
         let [nx, ny, nz] = grid;
         if gpus == 0 || s == 0 {
             return Err(Error::invalid("the numbers of GPUs and of basis vectors must be at least 1"));
@@ -367,27 +400,7 @@ impl Machine {
             Error::invalid(format!("{nx}x{ny}x{nz} points cannot be cut into {gpus} boxes; take fewer GPUs"))
         })?;
         let points = grid.iter().map(|&n| n as f64).product::<f64>() / gpus as f64;
-        let time = |work: Work, ratio: f64| points * (work.f / of.peak + work.b / self.read) / ratio;
-        let (product, preconditioner, vectors) = match method {
-            Method::Cg => (
-                time(CG_PRODUCT, of.product),
-                time(CG_PRECONDITIONER, of.preconditioner),
-                time(CG_VECTORS, of.vectors),
-            ),
-            // Relative to Table III (s = 12), matrix kernels do work in proportion to s and move the same
-            // bytes.
-            Method::Cbcg => {
-                let scaled = |work: Work| Work { f: work.f * s as f64 / STEPS as f64, ..work };
-                (
-                    time(PRODUCT, of.product),
-                    time(PRECONDITIONER, of.preconditioner),
-                    time(BASIS_VECTORS, of.vectors)
-                        + time(scaled(GRAM), of.gram)
-                        + time(scaled(COMBINE), of.combine),
-                )
-            }
-        };
-
+        let [product, preconditioner, vectors, behind] = kernels(points);
         let hosts = gpus.div_ceil(self.gpus_per_host);
         let (mut halo, mut all_reduce) = (0.0, 0.0);
         if gpus > 1 {
@@ -398,7 +411,8 @@ impl Machine {
                     self.name
                 ))
             })?;
-            halo = network.latency + 8.0 * surface / (network.bandwidth * of.halo_share);
+            let share = self.poisson.as_ref().map_or(1.0, |of| of.halo_share);
+            halo = network.latency + 8.0 * surface / (network.bandwidth * share);
             let sum = |numbers: usize| {
                 2.0 * levels(hosts) * (network.hop + 8.0 * numbers as f64 / network.bandwidth)
             };
@@ -408,10 +422,6 @@ impl Machine {
             };
         }
         let inner = 1.0 - (surface / points).min(1.0);
-        let behind = match method {
-            Method::Cg => product + vectors,
-            Method::Cbcg => product,
-        };
         let exposed = (halo - inner * behind).max(0.0);
         Ok(Iteration { boxes, product, preconditioner, vectors, halo, exposed, all_reduce })
     }
