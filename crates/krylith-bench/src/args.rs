@@ -13,6 +13,7 @@ Examples:
   krylith bench okp --device cuda:0,1,2,3 --out okp4             GMRES(30) on 1, 2 and 4 GPUs
   krylith bench ildu0 --device cuda --out ildu0                  triangular solves, compared with cuSPARSE
   krylith bench ildu0 --device cuda --systems paper A.mtx        the same for the paper's systems and a file
+  krylith bench cbcg --times cbcg/cbcg.json --out crossover      P-CG and P-CBCG on many GPUs, predicted
   krylith bench spmv --device cuda:0,1 --out spmv                products of 24 matrices on one GPU and on both
   krylith bench spmv --device cpu --scale 0.004 --only FullChip  one of these matrices, small, on this CPU
   krylith bench links --device cuda:0,1,2,3 --out machine.toml   the machine file of these GPUs for `krylith model`";
@@ -51,7 +52,8 @@ pub struct BenchArgs {
     /// size) [default: all three]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub series: Vec<String>,
-    /// Parts to measure. cbcg: kernels, solves, vendor, scaling (on several GPUs) and network (on a CPU);
+    /// Parts to measure. cbcg: kernels, tiles, solves, vendor, scaling (on several GPUs), network (on a CPU),
+    /// and crossover (a prediction from kernels and solves, or from --times);
     /// spmv: single, multi, cg and sweep; ras: cavity600, cavity1200, ventricle, artery, repeat and scaling
     /// (on several GPUs), and for each problem ours, sweeps, vendor and one-core [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -106,9 +108,14 @@ pub struct BenchArgs {
     #[arg(long)]
     pub from_device: bool,
     /// links: a machine file whose network and GPUs per host are copied as estimates [default: one host
-    /// without a network]
+    /// without a network]; cbcg: a machine file or a name, such as summit, on whose network the part
+    /// crossover predicts [default: summit, abci and jupiter]
     #[arg(long, value_name = "FILE.toml")]
     pub network: Option<PathBuf>,
+    /// cbcg: cbcg.json of an earlier run with kernels and solves, whose times the part crossover uses;
+    /// without --parts nothing is measured
+    #[arg(long, value_name = "FILE.json")]
+    pub times: Option<PathBuf>,
     /// links: take few samples, to test that everything runs
     #[arg(long)]
     pub quick: bool,
@@ -139,7 +146,7 @@ impl Suite {
             Suite::Okp => "scale threads full solves series",
             Suite::Ildu0 => "scale threads full solves systems cuts",
             Suite::Answer => "scale threads rounds systems ways from-device",
-            Suite::Cbcg => "scale threads full solves parts systems",
+            Suite::Cbcg => "scale threads full solves parts systems network times",
             Suite::Multilevel => "scale threads full rounds parts systems ways",
             Suite::Ras => "scale threads full solves rounds parts",
             Suite::Spmv => {

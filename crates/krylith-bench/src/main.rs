@@ -108,6 +108,7 @@ fn asked(args: BenchArgs) -> Result<Asked> {
         permuted: args.permuted,
         matrices: args.matrices,
         from_device: args.from_device,
+        times: args.times,
         program: std::env::current_exe().ok().filter(|_| !args.in_process && !several),
         rock: std::env::var_os("KRYLITH_SPE10").map(Into::into),
         network,

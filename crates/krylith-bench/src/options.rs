@@ -103,9 +103,11 @@ pub struct Asked {
     pub rock: Option<PathBuf>,
     /// Least total bytes of okp's rotating sets of buffers. Default: 1 GB on a GPU, 250 MB on a CPU.
     pub traffic: Option<u64>,
-    /// A machine file for links, whose `[network]` and GPUs per host are copied as estimates: one host cannot
-    /// measure them.
+    /// A machine file. Its `[network]` and GPUs per host are copied by links as estimates, because one host
+    /// cannot measure them. cbcg predicts on it; default: Summit, ABCI and JUPITER.
     pub network: Option<Machine>,
+    /// Raw data of a run of cbcg, `cbcg.json`, whose times it uses for predictions instead of measuring.
+    pub times: Option<PathBuf>,
     /// True for few samples and small sizes in links, to test that it runs.
     pub quick: bool,
     /// The command line of the program, for the report.

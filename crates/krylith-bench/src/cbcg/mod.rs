@@ -1,6 +1,6 @@
 //! The experiments of the P-CBCG paper (Ali et al. 2019): kernels at the roofline (its Table III) and their
 //! share of an iteration (Table V), tiles of the preconditioner (Table I), P-CG and P-CBCG to the tolerance
-//! (Fig. 4), and the effect of a slow network on both.
+//! (Fig. 4), the effect of a slow network on both, and the number of GPUs from which P-CBCG is faster.
 //!
 //! On a GPU the baselines are the paper's own kernels (`cuda/cbcg/`), and what a user would write with the
 //! vendor's libraries. Before a time is kept, every kernel is compared with a loop on the host, on a case of
@@ -8,6 +8,7 @@
 
 mod blocks;
 mod costs;
+mod crossover;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code))] // its tests run without CUDA
 mod diagonals;
 mod kernels;
@@ -52,6 +53,8 @@ options::parts! {
         Scaling = "scaling",
         /// Ranks with delayed messages, on a CPU.
         Network = "network",
+        /// The number of GPUs from which P-CBCG is faster, predicted on simulated networks.
+        Crossover = "crossover",
     }
 }
 
@@ -144,8 +147,21 @@ fn resized(spec: &str, [x, y, z]: [usize; 3]) -> String {
 /// error: it is a row without a time, and is listed under `failures`.
 pub fn cbcg(options: &Asked, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     options.check()?;
-    let parts = Part::named("--parts", &options.parts)?;
+    let parts = match options.times.is_some() && options.parts.is_empty() {
+        true => vec![Part::Crossover],
+        false => Part::named("--parts", &options.parts)?,
+    };
     let parts = options.launch.parts(parts, &options.parts, &[("scaling", Part::Scaling)])?;
+    let measured = [Part::Kernels, Part::Solves].iter().all(|part| parts.contains(part));
+    if parts.contains(&Part::Crossover) && !measured && options.times.is_none() {
+        return Err(Error::invalid(
+            "--parts crossover needs measured times: add the parts kernels and solves, or give --times \
+             FILE.json of an earlier run",
+        ));
+    }
+    if !parts.contains(&Part::Crossover) && (options.times.is_some() || options.network.is_some()) {
+        return Err(Error::invalid("--times and --network apply only to --parts crossover"));
+    }
     options::on_device!(options, |p| run(p, options, &parts, progress))
 }
 
@@ -167,8 +183,16 @@ where
         true => vec![resized("poisson-multiphase", crate::systems::scaled(CELLS, scale))],
         false => options.systems.clone(),
     };
-    progress("measuring the bandwidth of the rooflines");
-    let roof = kernels::Roof { bandwidth: p.bandwidth()?, peak: p.peak() };
+    // A wrong file fails before anything is measured.
+    let times = options.times.as_deref().map(crossover::Times::read).transpose()?;
+    let wanted = |part| parts.contains(&part);
+    let of_systems = [Part::Kernels, Part::Tiles, Part::Solves, Part::Vendor];
+    let systems = of_systems.into_iter().any(wanted);
+    let mut roof = None;
+    if wanted(Part::Kernels) {
+        progress("measuring the bandwidth of the rooflines");
+        roof = Some(kernels::Roof { bandwidth: p.bandwidth()?, peak: p.peak() });
+    }
     let mut made = report::Made {
         meta: meta(
             "cbcg",
@@ -180,10 +204,8 @@ where
         found: Vec::new(),
         scaling: Vec::new(),
         network: None,
+        crossover: None,
     };
-    let wanted = |part| parts.contains(&part);
-    let of_systems = [Part::Kernels, Part::Tiles, Part::Solves, Part::Vendor];
-    let systems = of_systems.into_iter().any(wanted);
     for spec in specs.iter().filter(|_| systems) {
         progress(spec);
         let case = Case::new(spec)?;
@@ -212,6 +234,17 @@ where
     let ranks = options.ranks.unwrap_or(options.pick(0, 8));
     if ranks > 0 && wanted(Part::Network) {
         made.network = Some(network::measure(&specs[0], ranks, options, progress)?);
+    }
+    if wanted(Part::Crossover) {
+        // Kernels or solves that failed their check leave nothing to predict from; that is reported.
+        let times = match times {
+            Some(times) => Ok(times),
+            None => crossover::Times::of(&report::make(&made).json, "this run"),
+        };
+        made.crossover = Some(match times {
+            Ok(times) => Ok(crossover::simulate(times, options.network.as_ref())?),
+            Err(e) => Err(e.to_string()),
+        });
     }
     let mut report = report::make(&made);
     report.write(options.out.as_deref(), "cbcg")?;

@@ -1,5 +1,6 @@
 //! Tables, JSON and the page from the measurements.
 
+use super::crossover::{self, Crossover};
 use super::network::{DELAYS, Network};
 use super::solves::{Row, Scaled};
 use super::{Found, kernels};
@@ -9,17 +10,20 @@ use serde_json::{Value, json};
 
 pub(super) struct Made {
     pub meta: Value,
-    pub roof: kernels::Roof,
+    /// The rates of the device; needed for kernels.
+    pub roof: Option<kernels::Roof>,
     pub found: Vec<Found>,
     pub scaling: Vec<Scaled>,
     pub network: Option<Network>,
+    /// The prediction, or the reason if there is none.
+    pub crossover: Option<std::result::Result<Crossover, String>>,
 }
 
 pub(super) fn make(made: &Made) -> Report {
     let (mut meta, mut pages) = (made.meta.clone(), Pages::default());
     let mut systems = Vec::new();
     for found in &made.found {
-        let kernels = kernels(&made.roof, found, &mut pages);
+        let kernels = made.roof.as_ref().map(|roof| kernels(roof, found, &mut pages));
         let costs = super::costs::report(&found.spec, &found.kernels, &mut pages);
         let shapes = super::shapes::report(&found.spec, &found.shapes, &mut pages);
         let solves = solves(found, &mut pages);
@@ -37,12 +41,26 @@ pub(super) fn make(made: &Made) -> Report {
     meta["systems"] = json!(systems);
     meta["scaling"] = scaling(&made.scaling, ranks_of(&meta), &mut pages);
     meta["network"] = made.network.as_ref().map_or(Value::Null, |network| delays(network, &mut pages));
-    let (kind, bytes) = made.roof.bandwidth;
-    meta["bandwidth"] = json!({ "kind": kind, "bytes_per_second": bytes });
-    meta["peak_flops"] = json!(made.roof.peak);
-    let first = format!("; {kind} bandwidth {:.0} GB/s, used for rooflines", bytes / 1e9);
-    let more = format!("{} samples of a kernel, median (minimum–maximum)", meta["repetitions"]);
-    pages.report("P-CG and P-CBCG", facts(&meta, &first, vec![more]), meta)
+    meta["crossover"] = match &made.crossover {
+        Some(Ok(found)) => crossover::report(found, &mut pages),
+        Some(Err(reason)) => {
+            pages.failures.push(format!("crossover: {reason}"));
+            Value::Null
+        }
+        None => Value::Null,
+    };
+    let bandwidth = made.roof.as_ref().map(|roof| roof.bandwidth);
+    meta["bandwidth"] =
+        json!(bandwidth.map(|(kind, bytes)| json!({ "kind": kind, "bytes_per_second": bytes })));
+    meta["peak_flops"] = json!(made.roof.as_ref().and_then(|roof| roof.peak));
+    let (first, more) = match bandwidth {
+        Some((kind, bytes)) => (
+            format!("; {kind} bandwidth {:.0} GB/s, used for rooflines", bytes / 1e9),
+            vec![format!("{} samples of a kernel, median (minimum–maximum)", meta["repetitions"])],
+        ),
+        None => (String::new(), Vec::new()),
+    };
+    pages.report("P-CG and P-CBCG", facts(&meta, &first, more), meta)
 }
 
 /// Builds Table III of the P-CBCG paper.

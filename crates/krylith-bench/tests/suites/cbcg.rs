@@ -50,6 +50,36 @@ fn a_small_run_on_the_cpu_writes_everything() {
     let network = json["network"]["methods"].as_array().unwrap();
     assert!(network.iter().all(|m| m["check"]["ok"] == true && m["seconds"].as_array().unwrap().len() == 6));
     assert!(report.tables.contains("share of roofline") && report.tables.contains("500 µs"));
+    // The prediction begins at the measured iteration, and reads the same times from the written file.
+    let crossover = &json["crossover"];
+    let networks = crossover["networks"].as_array().unwrap();
+    assert_eq!(networks.len(), 3);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cbcg.json");
+    std::fs::write(&file, json.to_string()).unwrap();
+    let options = Asked { times: Some(file), network: Some(machine("summit")), ..Asked::default() };
+    let (_, report, again, _) = crate::run(cbcg, "cbcg", options);
+    assert_eq!(again["systems"].as_array().map(Vec::len), Some(0));
+    let summit = &again["crossover"]["networks"][0];
+    assert_eq!((&summit["rows"], &summit["by_hop"]), (&networks[0]["rows"], &networks[0]["by_hop"]));
+    assert!(report.html.contains("above 1 P-CBCG is faster"));
+}
+
+fn machine(name: &str) -> krylith_model::Machine {
+    krylith_model::Machine::open(name.as_ref()).unwrap()
+}
+
+#[test]
+fn a_prediction_without_times_is_refused_before_anything_is_measured() {
+    let parts = |part: &str| vec![part.to_string()];
+    let refusal = |options: Asked| cbcg(&options, &mut |line| panic!("{line}")).unwrap_err().to_string();
+    let error = refusal(Asked { parts: parts("crossover"), ..Asked::default() });
+    assert!(error.contains("--times"), "{error}");
+    let error =
+        refusal(Asked { parts: parts("kernels"), network: Some(machine("abci")), ..Asked::default() });
+    assert!(error.contains("--parts crossover"), "{error}");
+    let error = refusal(Asked { times: Some("no/such/file.json".into()), ..Asked::default() });
+    assert!(error.contains("no/such/file.json"), "{error}");
 }
 
 #[test]
