@@ -53,9 +53,9 @@ pub struct BenchArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub series: Vec<String>,
     /// Parts to measure. cbcg: kernels, tiles, solves, vendor, scaling (on several GPUs), network (on a CPU),
-    /// and crossover (a prediction from kernels and solves, or from --times);
-    /// spmv: single, multi, cg and sweep; ras: cavity600, cavity1200, ventricle, artery, repeat and scaling
-    /// (on several GPUs), and for each problem ours, sweeps, vendor and one-core [default: all]
+    /// crossover (a prediction from kernels and solves, or from --times) and memory (of the paper's large
+    /// grid); spmv: single, multi, cg and sweep; ras: cavity600, cavity1200, ventricle, artery, repeat and
+    /// scaling (on several GPUs), and for each problem ours, sweeps, vendor and one-core [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub parts: Vec<String>,
     /// spmv: matrices by their names in the paper's table, or generated problems NAME:SIZE [default: the

@@ -12,6 +12,7 @@ mod crossover;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code))] // its tests run without CUDA
 mod diagonals;
 mod kernels;
+mod memory;
 mod network;
 mod report;
 mod shapes;
@@ -55,6 +56,8 @@ options::parts! {
         Network = "network",
         /// The number of GPUs from which P-CBCG is faster, predicted on simulated networks.
         Crossover = "crossover",
+        /// Bytes of the paper's large grid, and the number of GPUs that hold them.
+        Memory = "memory",
     }
 }
 
@@ -205,6 +208,7 @@ where
         scaling: Vec::new(),
         network: None,
         crossover: None,
+        memory: wanted(Part::Memory),
     };
     for spec in specs.iter().filter(|_| systems) {
         progress(spec);
@@ -223,12 +227,12 @@ where
         let Case { spec, grid, .. } = case;
         made.found.push(Found { spec, grid, kernels, shapes, solves });
         // The next part may take long: keep the results so far in case it is interrupted.
-        report::make(&made).write(options.out.as_deref(), "cbcg")?;
+        report::make(&made)?.write(options.out.as_deref(), "cbcg")?;
     }
     let several = options.device.gpus().len() > 1 || options.launch.comm().is_some();
     if several && wanted(Part::Scaling) {
         made.scaling = solves::scaling(&specs[0], options, progress)?;
-        report::make(&made).write(options.out.as_deref(), "cbcg")?;
+        report::make(&made)?.write(options.out.as_deref(), "cbcg")?;
     }
     // The effect of a slow network is measured on a CPU; it would keep a GPU idle.
     let ranks = options.ranks.unwrap_or(options.pick(0, 8));
@@ -239,14 +243,14 @@ where
         // Kernels or solves that failed their check leave nothing to predict from; that is reported.
         let times = match times {
             Some(times) => Ok(times),
-            None => crossover::Times::of(&report::make(&made).json, "this run"),
+            None => crossover::Times::of(&report::make(&made)?.json, "this run"),
         };
         made.crossover = Some(match times {
             Ok(times) => Ok(crossover::simulate(times, options.network.as_ref())?),
             Err(e) => Err(e.to_string()),
         });
     }
-    let mut report = report::make(&made);
+    let mut report = report::make(&made)?;
     report.write(options.out.as_deref(), "cbcg")?;
     Ok(report)
 }

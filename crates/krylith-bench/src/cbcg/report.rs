@@ -3,8 +3,9 @@
 use super::crossover::{self, Crossover};
 use super::network::{DELAYS, Network};
 use super::solves::{Row, Scaled};
-use super::{Found, kernels};
+use super::{Found, kernels, memory};
 use crate::publish::{Pages, Report, error, facts, number, outcome, percent, ranks_of, rows_of, sizes};
+use krylith_core::Result;
 use krylith_plot::svg;
 use serde_json::{Value, json};
 
@@ -17,9 +18,13 @@ pub(super) struct Made {
     pub network: Option<Network>,
     /// The prediction, or the reason if there is none.
     pub crossover: Option<std::result::Result<Crossover, String>>,
+    /// True to print the memory of the paper's large grid.
+    pub memory: bool,
 }
 
-pub(super) fn make(made: &Made) -> Report {
+/// # Errors
+/// Returns an error if a machine file of Krylith cannot be read.
+pub(super) fn make(made: &Made) -> Result<Report> {
     let (mut meta, mut pages) = (made.meta.clone(), Pages::default());
     let mut systems = Vec::new();
     for found in &made.found {
@@ -49,6 +54,7 @@ pub(super) fn make(made: &Made) -> Report {
         }
         None => Value::Null,
     };
+    meta["memory"] = if made.memory { memory::report(&mut pages)? } else { Value::Null };
     let bandwidth = made.roof.as_ref().map(|roof| roof.bandwidth);
     meta["bandwidth"] =
         json!(bandwidth.map(|(kind, bytes)| json!({ "kind": kind, "bytes_per_second": bytes })));
@@ -60,7 +66,7 @@ pub(super) fn make(made: &Made) -> Report {
         ),
         None => (String::new(), Vec::new()),
     };
-    pages.report("P-CG and P-CBCG", facts(&meta, &first, more), meta)
+    Ok(pages.report("P-CG and P-CBCG", facts(&meta, &first, more), meta))
 }
 
 /// Builds Table III of the P-CBCG paper.

@@ -108,9 +108,8 @@ fn timed(solve: &mut Solve) -> Result<f64> {
     solve(TIMED)?;
     let solved = solve(TIMED)?;
     match solved.iterations {
-        0 => Err(Error::invalid("the solve ended without an iteration")),
-        // A solve that ends early still ran whole rounds of iterations.
-        _ => Ok(solved.seconds / TIMED as f64),
+        0 => Err(Error::invalid("the solve ended without an iteration; measure a system with b ≠ 0")),
+        iterations => Ok(solved.seconds / iterations as f64),
     }
 }
 

@@ -65,6 +65,18 @@ fn a_small_run_on_the_cpu_writes_everything() {
     assert!(report.html.contains("above 1 P-CBCG is faster"));
 }
 
+#[test]
+fn the_memory_of_the_large_grid_needs_no_measurement() {
+    let options = Asked { parts: vec!["memory".into()], ..Asked::default() };
+    let report = cbcg(&options, &mut |line| panic!("{line}")).unwrap();
+    let json = &report.json;
+    let solvers = json["memory"]["solvers"].as_array().unwrap();
+    let gpus = |k: usize| solvers[k]["least_gpus"][2]["gpus"].as_u64().unwrap();
+    // P-CBCG has 48 vectors more, so it needs more GPUs than P-CG, which needs more than one.
+    assert!(solvers.len() == 3 && gpus(1) > gpus(0) && gpus(0) > 1, "{json}");
+    assert!(json["systems"].as_array().unwrap().is_empty() && report.tables.contains("bytes a cell"));
+}
+
 fn machine(name: &str) -> krylith_model::Machine {
     krylith_model::Machine::open(name.as_ref()).unwrap()
 }
