@@ -71,6 +71,7 @@ const MOST: usize = 50_000;
 const CELLS: [usize; 3] = [256, 128, 512];
 
 /// The tile that is fastest in the paper's Table I.
+#[cfg(feature = "cuda")]
 pub(crate) const PAPER_TILE: [usize; 3] = [8, 8, 1];
 
 /// A solve by a baseline.
@@ -219,15 +220,15 @@ where
             progress("kernels: against the host's loops, and their times");
             kernels = kernels::measure(p, &small, &case, options)?;
         }
-        let mut shapes = Vec::new();
-        if wanted(Part::Tiles) {
-            shapes = shapes::measure(p, &small, &case, options, progress)?;
-        }
         let solves = solves::measure(p, &case, options, parts, progress)?;
-        let Case { spec, grid, .. } = case;
-        made.found.push(Found { spec, grid, kernels, shapes, solves });
+        let (spec, grid) = (case.spec.clone(), case.grid);
+        made.found.push(Found { spec, grid, kernels, shapes: Vec::new(), solves });
         // The next part may take long: keep the results so far in case it is interrupted.
         report::make(&made)?.write(options.out.as_deref(), "cbcg")?;
+        if let Some(found) = made.found.last_mut().filter(|_| wanted(Part::Tiles)) {
+            found.shapes = shapes::measure(p, &small, &case, options, progress)?;
+            report::make(&made)?.write(options.out.as_deref(), "cbcg")?;
+        }
     }
     let several = options.device.gpus().len() > 1 || options.launch.comm().is_some();
     if several && wanted(Part::Scaling) {
