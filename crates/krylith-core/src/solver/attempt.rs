@@ -14,6 +14,7 @@ mod stronger;
 mod update;
 
 pub(super) use engine::{Engine, Operand};
+pub(super) use inconsistent::least_part;
 pub(super) use update::{Coefficients, Update};
 
 use super::SolverSpace;

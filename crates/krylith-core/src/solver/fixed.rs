@@ -1,5 +1,9 @@
 //! Fixed unknowns: those whose own row has only a diagonal entry, although other rows use them.
 //!
+//! Unknowns without any entry in their row and column are treated alike, with x = 0: A′ has 1 on their
+//! diagonal. Such rows are left where all nodes of an element have given values, as the pressures of corner
+//! tetrahedra in an enclosed flow. Their entry of b has to be zero.
+//!
 //! Many codes impose a boundary value by replacing row i with dᵢ xᵢ = bᵢ, and leave column i unchanged. Then
 //! A is not symmetric even if the equations are, and coarse levels mix fixed and other unknowns. Methods also
 //! iterate for values that one division gives.
@@ -11,8 +15,10 @@
 //! `relative_to=r0` means the residual of the guess after y_F was set to zero.
 
 use super::Solver;
+use super::attempt::least_part;
 use super::host_criterion::HostCriterion;
 use super::recognise::ScalarRows;
+use super::solution::{Event, EventKind};
 use crate::comm::agree;
 use crate::halo::to_owners;
 use crate::matrix::zeros::Kept;
@@ -21,7 +27,7 @@ use crate::memory::{Numbers, NumbersMut};
 use crate::operator::Terms;
 use crate::problem::Problem;
 use crate::space::{Criterion, Outcome, RelativeTo, Stop};
-use crate::text::count;
+use crate::text::{count, plural};
 use crate::{Error, Result};
 use rayon::prelude::*;
 use std::borrow::Cow;
@@ -53,6 +59,8 @@ pub(super) struct Fixed<'a> {
     kept: Kept,
     /// The positions of the other entries of E among the numbers of A′.
     zeroed: Vec<usize>,
+    /// Unknowns without entries, with the positions of their diagonals among the numbers of A′.
+    empty: Vec<(u32, usize)>,
     /// The remark for reports.
     pub note: String,
     /// Host vectors of a solve: the right-hand side and the solution.
@@ -65,34 +73,58 @@ pub(super) struct Fixed<'a> {
 /// # Errors
 /// A rank that has ended or failed.
 pub(super) fn without(problem: Problem<'_>) -> Result<(Problem<'_>, Option<Fixed<'_>>)> {
-    let Some((fixed, unknowns, couplings)) = found(&problem)? else { return Ok((problem, None)) };
+    let Some(Found { fixed, unknowns, couplings, empty }) = found(&problem)? else {
+        return Ok((problem, None));
+    };
     let a = &problem.terms.terms[0].1;
     let (kept, zeroed) = separated(a, &fixed, &couplings);
-    let mut without = kept.of(&[a]).swap_remove(0);
+    let (mut without, empty) = with_diagonals(kept.of(&[a]).swap_remove(0), empty)?;
     let values = without.values_mut();
     zeroed.iter().for_each(|&place| values[place] = 0.0);
+    empty.iter().for_each(|&(_, place)| values[place] = 1.0);
     let mut less = problem.clone();
     less.terms.terms[0].1 = Cow::Owned(without);
     less.given = Vec::new();
     let mut rows = [unknowns.len() as f64];
     problem.comm.sum(&mut rows)?;
-    let rows = rows[0] as usize;
-    let note = match rows {
-        1 => "1 row has only a diagonal entry, and other rows use its unknown; it is solved first".into(),
-        _ => format!(
-            "{} rows have only a diagonal entry, and other rows use their unknowns; they are solved first",
-            count(rows)
-        ),
-    };
+    let note = note(rows[0] as usize, empty.len());
     let vectors = Default::default();
-    Ok((less, Some(Fixed { given: problem, unknowns, couplings, kept, zeroed, note, vectors })))
+    Ok((less, Some(Fixed { given: problem, unknowns, couplings, kept, zeroed, empty, note, vectors })))
 }
 
-/// The flags of own and ghost unknowns that are fixed, the own ones with the positions of their diagonals,
-/// and the entries of other rows in their columns.
-type Found = (Vec<bool>, Vec<(u32, usize)>, Vec<Coupling>);
+/// Returns the remark for reports.
+fn note(rows: usize, empty: usize) -> String {
+    let fixed = match rows {
+        0 => None,
+        1 => {
+            Some("1 row has only a diagonal entry, and other rows use its unknown; it is solved first".into())
+        }
+        _ => Some(format!(
+            "{} rows have only a diagonal entry, and other rows use their unknowns; they are solved first",
+            count(rows)
+        )),
+    };
+    let empty = match empty {
+        0 => None,
+        _ => Some(format!("{} without entries in row and column are set to zero", plural(empty, "unknown"))),
+    };
+    fixed.into_iter().chain(empty).collect::<Vec<String>>().join("; ")
+}
 
-/// Finds the fixed unknowns of a problem. `None` if no other row refers to one. Collective.
+/// What was found in a matrix.
+struct Found {
+    /// True for own and ghost unknowns that are fixed or empty.
+    fixed: Vec<bool>,
+    /// The own fixed unknowns, with the positions of their diagonals.
+    unknowns: Vec<(u32, usize)>,
+    /// The entries of other rows in these columns.
+    couplings: Vec<Coupling>,
+    /// The unknowns without entries in row and column.
+    empty: Vec<u32>,
+}
+
+/// Finds the fixed unknowns of a problem. `None` if no other row refers to one, and no row is empty.
+/// Collective.
 fn found(problem: &Problem) -> Result<Option<Found>> {
     let (terms, comm) = (&problem.terms, &*problem.comm);
     let [(c, a)] = &terms.terms[..] else { return Ok(None) };
@@ -107,10 +139,12 @@ fn found(problem: &Problem) -> Result<Option<Found>> {
     if nowhere[0] > 0.0 {
         return Ok(None);
     }
-    let unknowns = fixed_unknowns(a);
+    let alone = ScalarRows::of(a).alone();
+    let unknowns = fixed_unknowns(a, &alone);
+    let empty = if terms.halo.is_none() { empty_unknowns(a, &alone) } else { Vec::new() };
     let mut fixed = vec![false; terms.rows()];
-    unknowns.iter().for_each(|&(u, _)| fixed[u as usize] = true);
-    let mut rows = [unknowns.len() as f64];
+    unknowns.iter().map(|(u, _)| u).chain(&empty).for_each(|&u| fixed[u as usize] = true);
+    let mut rows = [(unknowns.len() + empty.len()) as f64];
     comm.sum(&mut rows)?;
     if rows[0] == 0.0 {
         return Ok(None);
@@ -122,14 +156,15 @@ fn found(problem: &Problem) -> Result<Option<Found>> {
     }
     let couplings = couplings(a, &fixed);
     let values = a.values();
-    let mut refers = [f64::from(u8::from(couplings.iter().any(|e| values[e.place] != 0.0)))];
+    let refers = !empty.is_empty() || couplings.iter().any(|e| values[e.place] != 0.0);
+    let mut refers = [f64::from(u8::from(refers))];
     comm.sum(&mut refers)?;
-    Ok((refers[0] > 0.0).then_some((fixed, unknowns, couplings)))
+    Ok((refers[0] > 0.0).then_some(Found { fixed, unknowns, couplings, empty }))
 }
 
 /// Finds the unknowns whose rows have only a diagonal, and the positions of these among the stored numbers.
-fn fixed_unknowns(a: &Bsr) -> Vec<(u32, usize)> {
-    let (b, alone, arrays) = (a.block(), ScalarRows::of(a).alone(), Arrays::of(a));
+fn fixed_unknowns(a: &Bsr, alone: &[bool]) -> Vec<(u32, usize)> {
+    let (b, arrays) = (a.block(), Arrays::of(a));
     let place = |u: usize| {
         let (i, r) = (u / b, u % b);
         let at = arrays.row(i).find(|&p| arrays.col[p] as usize == i)?;
@@ -138,6 +173,64 @@ fn fixed_unknowns(a: &Bsr) -> Vec<(u32, usize)> {
     };
     let all = (0..alone.len()).into_par_iter().with_min_len(1024);
     all.filter(|&u| alone[u]).filter_map(place).collect()
+}
+
+/// Finds the unknowns without nonzero entries in row and column whose rows store some zero, so that A′ has
+/// room for a diagonal entry.
+fn empty_unknowns(a: &Bsr, alone: &[bool]) -> Vec<u32> {
+    let (b, arrays, rows) = (a.block(), Arrays::of(a), ScalarRows::of(a));
+    let has_room = |i: usize| match b {
+        1 => !arrays.row(i).is_empty(),
+        _ => arrays.row(i).any(|p| arrays.col[p] as usize == i),
+    };
+    let mut empty: Vec<u32> = (0..alone.len())
+        .filter(|&u| alone[u] && rows.row(u).next().is_none() && has_room(u / b))
+        .map(|u| u as u32)
+        .collect();
+    if !empty.is_empty() {
+        let mut is_empty = vec![false; alone.len()];
+        empty.iter().for_each(|&u| is_empty[u as usize] = true);
+        let met: Vec<usize> = (0..alone.len())
+            .into_par_iter()
+            .with_min_len(1024)
+            .flat_map_iter(|i| rows.row(i).map(|(j, _)| j).filter(|&j| is_empty[j]))
+            .collect();
+        met.into_iter().for_each(|j| is_empty[j] = false);
+        empty.retain(|&u| is_empty[u as usize]);
+    }
+    empty
+}
+
+/// Returns the matrix with room for the diagonals of empty unknowns, and their positions. Where no diagonal
+/// is stored, a stored zero of the row takes its column.
+///
+/// # Errors
+/// An internal error of Krylith.
+fn with_diagonals(a: Bsr, empty: Vec<u32>) -> Result<(Bsr, Vec<(u32, usize)>)> {
+    let b = a.block();
+    let mut places = Vec::with_capacity(empty.len());
+    let mut moved: Vec<(usize, u32)> = Vec::new();
+    for u in empty {
+        let (i, r) = (u as usize / b, u as usize % b);
+        let row = a.row_ptr()[i]..a.row_ptr()[i + 1];
+        let p = match a.col()[row.clone()].binary_search(&(i as u32)) {
+            Ok(at) => row.start + at,
+            Err(at) => {
+                let p = row.start + at.min(row.len() - 1);
+                moved.push((p, i as u32));
+                p
+            }
+        };
+        places.push((u, p * b * b + r * b + r));
+    }
+    if moved.is_empty() {
+        return Ok((a, places));
+    }
+    let mut col = a.col().to_vec();
+    moved.into_iter().for_each(|(p, i)| col[p] = i);
+    let (rows, columns) = (a.block_rows(), a.block_columns());
+    let a = Bsr::new(b, rows, columns, a.row_ptr().to_vec(), col, a.values().to_vec())?;
+    Ok((a, places))
 }
 
 /// Finds the stored entries of other rows in the columns of fixed unknowns, row by row.
@@ -184,7 +277,13 @@ impl Fixed<'_> {
         let changed = |&(u, place): &(u32, usize)| {
             whole.values()[place] == 0.0 || rows.row(u as usize).any(|(j, _)| j != u as usize)
         };
-        let mut changed = [f64::from(u8::from(self.unknowns.iter().any(changed)))];
+        let mut is_empty = vec![false; if self.empty.is_empty() { 0 } else { whole.rows() }];
+        self.empty.iter().for_each(|&(u, _)| is_empty[u as usize] = true);
+        let used = |&(u, _): &(u32, usize)| rows.row(u as usize).next().is_some();
+        let coupled = |e: &Coupling| is_empty[e.column as usize] && whole.values()[e.place] != 0.0;
+        let filled =
+            self.empty.iter().any(used) || !is_empty.is_empty() && self.couplings.iter().any(coupled);
+        let mut changed = [f64::from(u8::from(filled || self.unknowns.iter().any(changed)))];
         self.given.comm.sum(&mut changed)?;
         if changed[0] > 0.0 {
             return Ok(false);
@@ -193,6 +292,7 @@ impl Fixed<'_> {
         let to = to.1.to_mut().values_mut();
         self.kept.gather(whole.block() * whole.block(), whole.values(), to);
         self.zeroed.iter().for_each(|&place| to[place] = 0.0);
+        self.empty.iter().for_each(|&(_, place)| to[place] = 1.0);
         Ok(true)
     }
 
@@ -210,6 +310,7 @@ impl Fixed<'_> {
             };
             let add = |e: &Coupling| y[e.row as usize] += values[e.place] * x[e.column as usize];
             self.couplings.iter().for_each(add);
+            self.subtract_empty(&x, y);
             return Ok(());
         }
         let ghosts = halo.as_ref().map_or(0, |halo| halo.ghosts * b);
@@ -221,7 +322,18 @@ impl Fixed<'_> {
             to_owners(comm, halo, b, &mut sums, |own, more| own + more)?;
         }
         y.iter_mut().zip(sums).for_each(|(y, more)| *y += more);
+        self.subtract_empty(x, y);
         Ok(())
+    }
+
+    /// Subtracts what the diagonals of empty unknowns have added to A′ x.
+    fn subtract_empty(&self, x: &[f64], y: &mut [f64]) {
+        self.empty.iter().for_each(|&(u, _)| y[u as usize] -= x[u as usize]);
+    }
+
+    /// Returns the norm of b in the rows of empty unknowns.
+    fn unreachable(&self, b: &[f64]) -> f64 {
+        self.empty.iter().fold(0.0, |norm: f64, &(u, _)| norm.hypot(b[u as usize]))
     }
 
     /// Divides the numbers of fixed unknowns by their diagonals.
@@ -251,6 +363,7 @@ impl Fixed<'_> {
             let u = u as usize;
             (rhs[u], x[u]) = if transposed { (0.0, 0.0) } else { (b[u], b[u]) };
         }
+        self.empty.iter().for_each(|&(u, _)| (rhs[u as usize], x[u as usize]) = (0.0, 0.0));
         if !transposed {
             self.divide(x);
             let mut product = vec![0.0; b.len()];
@@ -291,6 +404,7 @@ impl Fixed<'_> {
         }
         self.divide(&mut exact);
         self.unknowns.iter().for_each(|&(u, _)| x[u as usize] = exact[u as usize]);
+        self.empty.iter().for_each(|&(u, _)| x[u as usize] = 0.0);
         Ok(())
     }
 }
@@ -349,6 +463,7 @@ impl Solver<'_> {
         });
         let exact = ended?;
         x.write(&x_here)?;
+        let unreachable = fixed.unreachable(b);
         let history = &mut self.solution.history;
         let reference = history.reference;
         history.rhs_norm = norm;
@@ -363,6 +478,19 @@ impl Solver<'_> {
             let met = history.criterion_value <= stop.relative_target(history);
             if met && history.outcome == Outcome::RoundingLimit {
                 (history.outcome, history.reason) = (Outcome::Converged, None);
+            }
+        }
+        if unreachable > 0.0 && norm > 0.0 {
+            let share = unreachable / norm;
+            history.true_relative_residual = history.true_relative_residual.hypot(share);
+            history.criterion_value = history.criterion_value.hypot(share);
+            if unreachable > least_part(&stop, norm) {
+                (history.outcome, history.reason) = (Outcome::Inconsistent, None);
+                let detail = format!(
+                    "b is not zero in {} without entries: no x brings ‖b − A x‖/‖b‖ below {share:.1e}",
+                    plural(fixed.empty.len(), "row")
+                );
+                self.solution.events.push(Event::new(EventKind::Inconsistent, None, detail));
             }
         }
         fixed.vectors = [b_here, x_here];

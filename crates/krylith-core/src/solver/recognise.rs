@@ -1,8 +1,8 @@
 //! Recognises coupled systems from the matrix alone, on the host, in the time of about ten products.
 //!
 //! Found fields are added to the problem, so that the rules of `auto` can name them. Nothing is looked for if
-//! the user named a preconditioner or fields, and for sums of terms. Of a matrix that is only on a GPU, saddle
-//! points are recognised, on one rank.
+//! the user named a preconditioner or fields, and for sums of terms. Of a matrix that is only on a GPU, one
+//! rank recognises saddle points.
 
 mod cells;
 mod curl;

@@ -196,7 +196,7 @@ impl Solver<'_> {
         let plain_target = self.solution.target.max(rtol);
         let who = self.carriers(b)?;
         let mut tolerance = 0.5 * before.plain * rtol / before.by_rows;
-        // Fields that were recognised are looked for again in the scaled system, if rounding allows no smaller
+        // Recognised fields are looked for again in the scaled system, if rounding allows no smaller
         // tolerance. Matrices of the caller belong to the given rows.
         let named = self.options.precond_or_auto().names_fields();
         let all = &self.problem.fields;
@@ -445,7 +445,7 @@ fn scaled(problem: &Problem, left: &[f64], right: Option<&[f64]>) -> Result<Term
     Ok(Terms { terms: all, halo: terms.halo.clone() })
 }
 
-/// Returns the own rows with other entries than the diagonal, which exceeds their sum beyond double precision.
+/// Returns the own rows with other entries than the diagonal, which exceeds their sum beyond rounding.
 /// Codes impose boundary values by such penalties, often of 10³⁰. Then the row means xᵢ = bᵢ/aᵢᵢ, and
 /// stays out of the scaling of a symmetric system, which would make yᵢ much larger than other unknowns.
 fn penalties(terms: &Terms) -> Vec<usize> {

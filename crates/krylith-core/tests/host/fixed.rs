@@ -380,3 +380,66 @@ fn rigid_motions_of_an_elastic_body_are_recognised() {
     let solution = solver.solve(&b, &mut x).unwrap();
     assert!(solution.converged() && solution.history.iterations <= 2 * with.0, "{:?}", solution.history);
 }
+
+/// Unknowns whose rows and columns store only zeros, with and without a diagonal entry.
+#[test]
+fn unknowns_without_entries_are_zero() {
+    let (side, n) = (20usize, 400usize);
+    let is_empty = |i: usize| i % 57 == 3;
+    for (with_diagonal, turned) in [(true, false), (false, false), (false, true)] {
+        let mut entries = Vec::new();
+        for i in 0..n {
+            let around = [(i % side > 0, i.wrapping_sub(1)), (i % side + 1 < side, i + 1)];
+            let around =
+                around.into_iter().chain([(i >= side, i.wrapping_sub(side)), (i + side < n, i + side)]);
+            for j in around.filter(|(inside, _)| *inside).map(|(_, j)| j) {
+                let v = if is_empty(i) || is_empty(j) { 0.0 } else { -1.0 };
+                let v = if turned && j > i { 0.5 * v } else { v };
+                entries.push((i as u32, j as u32, v));
+            }
+            if !is_empty(i) || with_diagonal {
+                entries.push((i as u32, i as u32, if is_empty(i) { 0.0 } else { 4.5 }));
+            }
+        }
+        let a = Csr::from_triplets(n, n, &entries).unwrap();
+        let wanted: Vec<f64> = (0..n).map(|i| if is_empty(i) { 0.0 } else { 1.0 + (i % 7) as f64 }).collect();
+        let mut b = vec![0.0; n];
+        entries.iter().for_each(|(i, j, v)| b[*i as usize] += v * wanted[*j as usize]);
+        for precond in ["auto", "jacobi", "amg", "ildu:cut=whole", "lu"] {
+            let options = format!("device=cpu rtol=1e-10 precond={precond}").parse().unwrap();
+            let mut solver = Solver::new(&a, &options).unwrap_or_else(|e| panic!("{precond}: {e}"));
+            let mut x = vec![9.0; n];
+            let solution = solver.solve(&b, &mut x).unwrap();
+            assert!(solution.converged(), "{precond}: {:?}", solution.events);
+            assert!(x.iter().zip(&wanted).all(|(x, w)| (x - w).abs() < 1e-7), "{precond}");
+            // No x reaches another right-hand side of these rows.
+            let mut other = b.clone();
+            other[3] = 5.0;
+            let solution = solver.solve(&other, &mut x).unwrap();
+            assert_eq!(solution.outcome(), Outcome::Inconsistent, "{precond}");
+            let norm = other.iter().map(|b| b * b).sum::<f64>().sqrt();
+            assert!((solution.history.true_relative_residual - 5.0 / norm).abs() < 1e-6, "{precond}");
+            assert!(x.iter().zip(&wanted).all(|(x, w)| (x - w).abs() < 1e-6), "{precond}");
+            let mut product = vec![f64::NAN; n];
+            solver.multiply(&wanted, &mut product).unwrap();
+            assert!(product.iter().zip(&b).all(|(p, b)| (p - b).abs() < 1e-12), "{precond}");
+            if !turned {
+                solver.solve_transposed(&b, &mut x).unwrap();
+                assert!(x.iter().zip(&wanted).all(|(x, w)| (x - w).abs() < 1e-7), "{precond}, transposed");
+            }
+        }
+        // The rows get entries.
+        let mut solver = Solver::new(&a, &"device=cpu rtol=1e-10".parse().unwrap()).unwrap();
+        let full: Vec<f64> = (0..n)
+            .flat_map(|i| a.row(i).0.iter().map(move |&j| if j as usize == i { 4.5 } else { -1.0 }))
+            .collect();
+        if with_diagonal {
+            solver.update_values(&full).unwrap();
+            let (mut x, ones) = (vec![0.0; n], vec![1.0; n]);
+            let mut b = vec![0.0; n];
+            solver.multiply(&ones, &mut b).unwrap();
+            assert!(solver.solve(&b, &mut x).unwrap().converged());
+            assert!(x.iter().all(|x| (x - 1.0).abs() < 1e-7));
+        }
+    }
+}

@@ -1,5 +1,5 @@
-//! Coupled systems that `auto` recognises over ranks: each rank's fields against the generator's, and the answer
-//! against the whole system.
+//! Coupled systems that `auto` recognises over ranks: each rank's fields against the generator's, and the
+//! answer against the whole system.
 
 use crate::recognised::{Coupled, darcy, elements, options, porous, residual, times, two_phases};
 use krylith_core::comm::{Communicator, Team};
@@ -8,8 +8,8 @@ use krylith_core::operator::Terms;
 use krylith_core::partition::{Partition, split};
 use krylith_core::{Problem, Solver};
 
-/// Shares the rows among ranks by breadth-first search, as a mesh is cut. Runs of `size` rows before `end` stay
-/// together.
+/// Shares the rows among ranks by breadth-first search, as a mesh is cut. Runs of `size` rows before `end`
+/// stay together.
 fn cut(a: &Csr, (size, end): (usize, usize), ranks: usize) -> Partition {
     let n = a.rows();
     let (mut order, mut met, mut next) = (Vec::with_capacity(n), vec![false; n], 0);

@@ -176,8 +176,8 @@ fn rows_over_many_orders_are_all_solved() {
     }
 }
 
-/// Slow flow whose velocities at an edge are imposed by a penalty, with values other than zero. Its fields are
-/// recognised, and the system with scaled rows is recognised again.
+/// Slow flow whose velocities at an edge are imposed by a penalty, with values other than zero. Its fields
+/// are recognised, and those of the system with scaled rows again.
 #[test]
 fn penalties_of_a_saddle_point_do_not_hide_the_other_rows() {
     let Coupled { a, pressures } = elements(16, 1e-3, true);

@@ -17,7 +17,7 @@ use crate::text::plural;
 
 /// Returns the smallest part of b outside the range of A, in the 2-norm, for which b is inconsistent. Only
 /// ‖r‖₂ ≤ rtol ‖b‖₂ has a larger bound than that of rounding.
-pub(super) fn least_part(stop: &Stop, norm_b: f64) -> f64 {
+pub(in crate::solver) fn least_part(stop: &Stop, norm_b: f64) -> f64 {
     if stop.is_usual() { stop.target(norm_b) } else { LIMIT * f64::EPSILON * norm_b }
 }
 
