@@ -104,6 +104,9 @@ fn kernels(roof: &kernels::Roof, found: &Found, pages: &mut Pages) -> Value {
 /// Builds the table and the JSON of all solves to the tolerance. They cover Table I (tiles of the
 /// preconditioner) and Fig. 4 (P-CG and P-CBCG) of the P-CBCG paper.
 fn solves(found: &Found, pages: &mut Pages) -> Value {
+    if found.solves.is_empty() {
+        return json!([]);
+    }
     let whole = |row: &Row| row.setup + row.samples.median();
     // Speed-ups relate to the first baseline, or, on a CPU, to the first row.
     let base = found.solves.iter().find(|row| !row.ours).or(found.solves.first()).map_or(f64::NAN, whole);
