@@ -85,6 +85,11 @@ pub(super) fn without(problem: Problem<'_>) -> Result<(Problem<'_>, Option<Fixed
     let mut less = problem.clone();
     less.terms.terms[0].1 = Cow::Owned(without);
     less.given = Vec::new();
+    if !empty.is_empty() {
+        // A′ does not map these unknowns to zero.
+        let clear = |v: &mut Vec<f64>| empty.iter().for_each(|&(u, _)| v[u as usize] = 0.0);
+        less.null.to_mut().iter_mut().for_each(clear);
+    }
     let mut rows = [unknowns.len() as f64];
     problem.comm.sum(&mut rows)?;
     let note = note(rows[0] as usize, empty.len());

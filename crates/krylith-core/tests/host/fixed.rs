@@ -443,3 +443,30 @@ fn unknowns_without_entries_are_zero() {
         }
     }
 }
+
+/// Constants of all unknowns, also of those without entries, are a null vector of the given system.
+#[test]
+fn a_null_vector_may_include_unknowns_without_entries() {
+    let n = 400usize;
+    let is_empty = |i: usize| i % 57 == 3;
+    let mut entries: Vec<(u32, u32, f64)> = Vec::new();
+    let others: Vec<usize> = (0..n).filter(|&i| !is_empty(i)).collect();
+    for pair in others.windows(2) {
+        let (i, j) = (pair[0] as u32, pair[1] as u32);
+        entries.extend([(i, i, 1.0), (j, j, 1.0), (i, j, -1.0), (j, i, -1.0)]);
+    }
+    entries.extend((0..n).filter(|&i| is_empty(i)).map(|i| (i as u32, i as u32 - 1, 0.0)));
+    let a = Csr::from_triplets(n, n, &entries).unwrap();
+    let b: Vec<f64> =
+        (0..n).map(|i| f64::from(u8::from(i == others[0])) - f64::from(u8::from(i == others[9]))).collect();
+    for precond in ["auto", "jacobi", "amg", "lu"] {
+        let problem = Problem::csr(&a).unwrap().with_null_vectors(vec![vec![1.0; n]]).unwrap();
+        let options: Options = format!("device=cpu rtol=1e-10 precond={precond}").parse().unwrap();
+        let (mut solver, mut x) = (Solver::new(problem, &options).unwrap(), vec![0.0; n]);
+        let solution = solver.solve(&b, &mut x).unwrap();
+        assert!(solution.converged(), "{precond}: {:?}", solution.events);
+        let mut product = vec![0.0; n];
+        solver.multiply(&x, &mut product).unwrap();
+        assert!(product.iter().zip(&b).all(|(p, b)| (p - b).abs() < 1e-8), "{precond}");
+    }
+}
