@@ -89,6 +89,10 @@ def command(folder, *words):
     return done.returncode
 
 
+def plain(device):
+    return re.sub(r"\W", "", device)
+
+
 def difference(folder, one, other):
     one, other = (np.load(os.path.join(folder, name)) for name in (one, other))
     return float(np.linalg.norm(one - other) / np.linalg.norm(other))
@@ -107,25 +111,25 @@ def main():
     write(f"{folder}/pipe.msh", *pipe(args.cells))
     steps = ["steps", "stokes:pipe.msh,outlet=outlet*,scheme=radau-iia-2,tau=0.02", "--rtol", "1e-10"]
     for device in dict.fromkeys([args.device, "cpu"]):
-        on, name = ["--device", device], re.sub(r"\W", "", device)
+        on, name = ["--device", device], plain(device)
         command(folder, *steps, *on, "--steps", str(args.steps), "--out", f"{name}.npy", "--picture", f"{name}.svg")
         command(folder, *steps, *on, "--steps", str(half), "--checkpoint", f"{name}.steps")
         resume = ["--resume", f"{name}.steps", "--out", f"{name}-resumed.npy"]
         command(folder, *steps, *on, "--steps", str(args.steps), *resume)
         print(json.dumps({"resumed against at once": difference(folder, f"{name}-resumed.npy", f"{name}.npy")}))
-        print(json.dumps({"device against cpu" if device == "cpu" else "": difference(folder, f"{re.sub(chr(92) + 'W', '', args.device)}.npy", f"{name}.npy")}))
+    print(json.dumps({"steps, device against cpu": difference(folder, f"{plain(args.device)}.npy", "cpu.npy")}))
     flow = "artery:pipe.msh,outlet=outlet1+outlet2+outlet3,resistance=800+1200+2000,re=100,steps=3"
     for device in dict.fromkeys([args.device, "cpu"]):
-        name = re.sub(r"\W", "", device)
+        name = plain(device)
         command(folder, "newton", flow, "--device", device, "--out", f"pipe-{name}.npy", "--report", f"pipe-{name}.json")
-    print(json.dumps({"pipe, device against cpu": difference(folder, f"pipe-{re.sub(chr(92) + 'W', '', args.device)}.npy", "pipe-cpu.npy")}))
+    print(json.dumps({"pipe, device against cpu": difference(folder, f"pipe-{plain(args.device)}.npy", "pipe-cpu.npy")}))
     if args.mesh:
         nodes, tets, faces = read(args.mesh)
         write(f"{folder}/patient.msh", nodes, tets, faces)
         ends = range(3, faces[:, 3].max() + 1)
         outlets = "+".join(f"outlet{t - 2}" for t in ends)
         for device in dict.fromkeys([args.device, "cpu"]):
-            name = re.sub(r"\W", "", device)
+            name = plain(device)
             words = [f"artery:patient.msh,outlet={outlets},resistance=1000,re=100,steps=3", "--device", device]
             command(folder, "newton", *words, "--vtu", f"patient-{name}.vtu", "--report", f"patient-{name}.json")
 

@@ -17,6 +17,15 @@ pub(crate) fn numbers(kernel: u64, k: usize, n: usize) -> Vec<f64> {
     Random(1000 * kernel + k as u64).numbers(n)
 }
 
+/// Returns V − W B for the blocks of `S` vectors that begin at `v` and `w` among all, with B by columns.
+pub(crate) fn less(all: &[Vec<f64>], v: usize, w: usize, b: &[f64]) -> Vec<Vec<f64>> {
+    let column = |j: usize| {
+        let take = |i: usize| (0..S).map(|k| b[j * S + k] * all[w + k][i]).sum::<f64>();
+        (0..all[v].len()).map(|i| all[v + j][i] - take(i)).collect()
+    };
+    (0..S).map(column).collect()
+}
+
 /// Returns coefficients small enough for a block that is updated repeatedly.
 pub(crate) fn coefficients(count: usize) -> Vec<f64> {
     (0..count).map(|k| 0.03 * ((k * 7 % 11) as f64 - 5.0) / 5.0).collect()
@@ -111,14 +120,7 @@ fn update<'k, T: Space + 'k>(space: &Rc<T>, n: usize, check: bool) -> Result<Ker
         }),
         expected: Box::new(move || {
             let all: Vec<Vec<f64>> = (0..4 * S + 1).map(|k| numbers(52, k, n)).collect();
-            let less = |from: usize, q: usize| -> Vec<Vec<f64>> {
-                let column = |j: usize| {
-                    let take = |i: usize| (0..S).map(|k| b[j * S + k] * all[q + k][i]).sum::<f64>();
-                    (0..n).map(|i| all[from + j][i] - take(i)).collect()
-                };
-                (0..S).map(column).collect()
-            };
-            let (q, aq, r) = (less(0, 2 * S), less(S, 3 * S), &all[4 * S]);
+            let (q, aq, r) = (less(&all, 0, 2 * S, &b), less(&all, S, 3 * S, &b), &all[4 * S]);
             let upper = |x: &[Vec<f64>], y: &[Vec<f64>]| -> Vec<f64> {
                 (0..S).flat_map(|i| (i..S).map(move |j| (i, j))).map(|(i, j)| dot(&x[i], &y[j])).collect()
             };

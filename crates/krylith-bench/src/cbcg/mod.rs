@@ -20,7 +20,9 @@ mod solves;
 mod tiles;
 
 #[cfg(feature = "cuda")]
-pub(crate) use blocks::{S, coefficients as block_coefficients, numbers as block_numbers};
+pub(crate) use blocks::{
+    S, coefficients as block_coefficients, less as block_less, numbers as block_numbers,
+};
 #[cfg(feature = "cuda")]
 pub(crate) use diagonals::Diagonals;
 pub(crate) use diagonals::Storage;

@@ -3,7 +3,7 @@
 
 use super::Problem;
 use crate::comm::agree;
-use crate::fields::Field;
+use crate::fields::{Field, Fields};
 use crate::matrix::{Csr, first_not_finite};
 use crate::precond::NearNull;
 use crate::text::plural;
@@ -154,6 +154,15 @@ impl<'a> Problem<'a> {
     /// An overlap, a gap, a number out of range, two fields of one name, a field whose vectors have another
     /// length.
     pub fn with_fields(self, fields: Vec<Field>) -> Result<Self> {
+        let all = self.checked_fields(fields)?;
+        Ok(Self { fields: Arc::new(all), ..self })
+    }
+
+    /// Returns these fields, checked, with the matrices that have names. Collective in a distributed problem.
+    ///
+    /// # Errors
+    /// As [`with_fields`](Self::with_fields).
+    pub(crate) fn checked_fields(&self, fields: Vec<Field>) -> Result<Fields> {
         let mut all = (*self.fields).clone();
         match self.numbers.as_deref() {
             None => all.set(fields, self.unknowns / self.stages())?,
@@ -164,7 +173,7 @@ impl<'a> Problem<'a> {
                 agree(&*self.comm, all.set_own(fields, total, own))?;
             }
         }
-        Ok(Self { fields: Arc::new(all), ..self })
+        Ok(all)
     }
 
     /// Adds a matrix that a preconditioner refers to by name, such as the mass matrix of the pressure in

@@ -15,7 +15,6 @@ mod saddle;
 use super::fixed::{self, Fixed};
 use super::zeros::{self, Dropped};
 use crate::Result;
-use crate::comm::agree;
 use crate::fields::{Field, Recognised};
 use crate::matrix::{Arrays, Bsr};
 use crate::method::MethodName;
@@ -66,16 +65,7 @@ pub(super) fn prepared<'a>(problem: Problem<'a>, options: &Options) -> Result<Pr
     let recognised = motions.is_some().then_some(elastic::NOTE);
     problem.near = problem.near.or(motions);
     if let Some((list, found)) = of(&problem, options)? {
-        let mut fields = (*problem.fields).clone();
-        let set = match problem.numbers.as_deref() {
-            None => fields.set(list, problem.unknowns),
-            Some(numbers) => {
-                let b = problem.block() as u64;
-                let own = numbers.iter().flat_map(|node| node * b..(node + 1) * b);
-                fields.set_own(list, problem.unknowns, own)
-            }
-        };
-        agree(&*problem.comm, set)?;
+        let mut fields = problem.checked_fields(list)?;
         fields.mark(found);
         problem.fields = Arc::new(fields);
         fixed.iter_mut().for_each(|fixed| fixed.given.fields = problem.fields.clone());

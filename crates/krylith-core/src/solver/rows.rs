@@ -18,7 +18,7 @@ use crate::Result;
 use crate::comm::largest;
 use crate::matrix::{Arrays, Bsr, Dense, ZerosChoice};
 use crate::memory::{Numbers, NumbersMut};
-use crate::method::MethodName;
+use crate::method::{LIMIT, MethodName};
 use crate::operator::Terms;
 use crate::options::Options;
 use crate::problem::Problem;
@@ -38,8 +38,6 @@ const ROUNDS: usize = 4;
 const ROUNDING: f64 = 1e-12;
 /// Entries of b that are at least this share of its largest entry dominate ‖b‖.
 const CARRY: f64 = 1e-2;
-/// Largest multiple of the effect of rounding x at which a residual counts as attained.
-const ATTAINED: f64 = 4.0;
 
 /// Row norms of the current values, and the scaled system.
 #[derive(Default)]
@@ -177,7 +175,7 @@ impl Solver<'_> {
     /// Returns ‖b − A x‖ that counts as attained for this x. Collective.
     fn attainable(&mut self, b: &[f64], x: &[f64]) -> Result<f64> {
         let original = self.problem.original();
-        self.workers.first(|| Ok(ATTAINED * original.rounding(b, x)?))
+        self.workers.first(|| Ok(LIMIT * original.rounding(b, x)?))
     }
 
     /// Solves with scaled rows from `x`. Returns true if that gave a better x. Collective.
@@ -284,7 +282,7 @@ impl Solver<'_> {
                 let norms = self
                     .workers
                     .first(|| original.pair_of_norms(Some(inverses), &original.sizes(b, x)?, b))?;
-                ATTAINED * f64::EPSILON / 2.0 * norms[0] / norms[1].max(f64::MIN_POSITIVE)
+                LIMIT * f64::EPSILON / 2.0 * norms[0] / norms[1].max(f64::MIN_POSITIVE)
             }
             _ => 0.0,
         };

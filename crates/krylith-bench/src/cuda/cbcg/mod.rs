@@ -12,8 +12,8 @@ use krylith_core::Result;
 use krylith_core::device::cuda::Buffer;
 use std::rc::Rc;
 
-const PCG: Source = ("pcg.cu", include_str!("pcg.cu"));
-const SKINNY: Source = ("skinny.cu", include_str!("skinny.cu"));
+const PCG: Source = ("pcg.cu", concat!(include_str!("sum.cu"), include_str!("pcg.cu")));
+const SKINNY: Source = ("skinny.cu", concat!(include_str!("sum.cu"), include_str!("skinny.cu")));
 
 /// Returns the PTX of the paper's kernels for a tile and an architecture such as (9, 0).
 ///

@@ -15,18 +15,6 @@
 // Bytes moved per cell: dia_product 72, advance 40, reduce 24, tile_solve 104 (forward r, three lower, 1/d
 // and z; backward z, three upper, 1/d, r and z).
 
-// Returns the sum over a block's threads, in thread 0.
-__device__ double block_sum(double sum) {
-    __shared__ double warps[32];
-    for (int o = 16; o > 0; o /= 2) sum += __shfl_down_sync(0xffffffffu, sum, o);
-    __syncthreads();  // the sum before may still be read
-    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = sum;
-    __syncthreads();
-    if (threadIdx.x == 0)
-        for (int w = 1; w < (int)blockDim.x / 32; ++w) sum += warps[w];
-    return sum;
-}
-
 // y = A x with partial sums of (x, y): lines 3 and 4.
 extern "C" __global__ void __launch_bounds__(THREADS)
 dia_product(int n, int s1, int s2, const double* __restrict__ a, const double* __restrict__ x,

@@ -9,18 +9,6 @@
 // x: 8 (6 S + 3). residual reads AQ, and reads and writes r: 8 (S + 2). For S = 12 both are 59.3 bytes per
 // row and product; the paper counts 59 for the same lines.
 
-// Returns the sum over a block's threads, in thread 0.
-__device__ double block_sum(double sum) {
-    __shared__ double warps[32];
-    for (int o = 16; o > 0; o /= 2) sum += __shfl_down_sync(0xffffffffu, sum, o);
-    __syncthreads();  // the sum before may still be read
-    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = sum;
-    __syncthreads();
-    if (threadIdx.x == 0)
-        for (int w = 1; w < (int)blockDim.x / 32; ++w) sum += warps[w];
-    return sum;
-}
-
 // Adds the S x S results of some batches for each block, entry by entry. A thread has one entry; its block
 // has S * S threads.
 extern "C" __global__ void __launch_bounds__(S * S)

@@ -1,7 +1,7 @@
 //! The paper's kernels on tall, skinny matrices: batched GEMM of cuBLAS, and one kernel for the rest.
 
 use super::*;
-use crate::cbcg::{S, block_coefficients, block_numbers};
+use crate::cbcg::{S, block_coefficients, block_less, block_numbers};
 use crate::cuda::kernels::Module;
 use std::borrow::Cow;
 
@@ -157,14 +157,8 @@ fn update<'k>(
         }),
         expected: Box::new(move || {
             let all: Vec<Vec<f64>> = (0..4 * S + 2).map(|k| block_numbers(62, k, n)).collect();
-            let less = |from: usize, q: usize| -> Vec<Vec<f64>> {
-                let column = |j: usize| {
-                    let take = |i: usize| (0..S).map(|k| small[j * S + k] * all[q + k][i]).sum::<f64>();
-                    (0..n).map(|i| all[from + j][i] - take(i)).collect()
-                };
-                (0..S).map(column).collect()
-            };
-            let (q, aq, r) = (less(0, 2 * S), less(S, 3 * S), &all[4 * S + 1]);
+            let (q, aq) = (block_less(&all, 0, 2 * S, &small), block_less(&all, S, 3 * S, &small));
+            let r = &all[4 * S + 1];
             let moved = |i: usize| (0..S).map(|k| small[S * S + k] * all[2 * S + k][i]).sum::<f64>();
             let x: Vec<f64> = (0..n).map(|i| all[4 * S][i] + moved(i)).collect();
             let sums: Vec<f64> = q.iter().map(|v| dot(v, r)).collect();

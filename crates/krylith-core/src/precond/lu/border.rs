@@ -89,10 +89,8 @@ impl Split {
         let mut is_met = vec![false; places.len()];
         for (j, j_at) in place.iter().enumerate() {
             for (i, _) in a.column(j).filter(|(_, v)| *v != 0.0) {
-                match (place[i], *j_at) {
-                    (usize::MAX, at) if at != usize::MAX => is_met[at] = true,
-                    (at, usize::MAX) if at != usize::MAX => is_met[at] = true,
-                    _ => {}
+                if (place[i] == usize::MAX) != (*j_at == usize::MAX) {
+                    is_met[place[i].min(*j_at)] = true;
                 }
             }
         }
