@@ -4,6 +4,7 @@
 mod adjoint;
 mod columns;
 mod complex;
+mod direct;
 mod engine;
 mod functions;
 mod inconsistent;
@@ -24,13 +25,12 @@ use super::diagnosis::Diagnosis;
 use super::fallbacks::{self, Attempt, Seen};
 use super::refine::{Passes, Vectors};
 use super::solution::{DeviceUsed, Event, EventKind, NEXT, Solution, copy_history};
-use super::watch::{Pace, Run, Watch};
+use super::watch::{Later, Pace, Run, Watch};
 use crate::comm::{Communicator, agree};
 use crate::interrupt::{self, Bounds};
 use crate::matching::MatchingFound;
 use crate::memory::{Numbers, NumbersMut};
 use crate::method::{Method, MethodName};
-use crate::operator::LinearOperator;
 use crate::options::Options;
 use crate::precond::{Boxed, PrecondInfo, PrecondSpec, SharedOperator};
 use crate::problem::LocalProblem;
@@ -399,15 +399,6 @@ impl<S: SolverSpace> Rank<S> {
         Ok(Current { p, info, method, is_whole, shared: None, is_turned: false })
     }
 
-    /// Returns the bytes that an iteration of the current attempt moves, on average over this many.
-    fn bytes_of_iteration(&self, iterations: usize) -> f64 {
-        let Some(Current { p, is_whole, .. }) = &self.current else { return 0.0 };
-        let own = || (self.a.bytes() + p.as_ref().map_or(0, |p| p.bytes()), self.space.len());
-        let (fixed, n) = self.sharing.sizes(*is_whole).unwrap_or_else(own);
-        let method = self.fallbacks[self.next_attempt].method;
-        method.iteration_bytes(fixed as f64, p.is_some(), n as f64, iterations)
-    }
-
     /// Runs attempts until one solves the system or none is left. Residuals are in the units of `rhs`.
     fn attempts(
         &mut self,
@@ -435,7 +426,14 @@ impl<S: SolverSpace> Rank<S> {
             let mut restarts = std::mem::take(&mut self.restarts);
             let rises = method.is_cg();
             let pace = (!is_last).then(|| Pace::new(rises, budget));
+            let (base, mut limit) = (budget, self.before_direct);
+            let mut refined = || {
+                limit.refine(local);
+                limit.tighten(base, each)
+            };
             let mut watch = Watch::new(run, &mut *observer, done, &mut restarts, pace);
+            let at = direct.and_then(|_| self.before_direct.refined_at(each));
+            watch.later = at.map(|at| Later { at, budget: &mut refined });
             let start = Instant::now();
             let solved = self.column.take().map_or(Ok(None), |column| self.take_solved(column, &stop))?;
             let ended = match &solved {
@@ -444,6 +442,7 @@ impl<S: SolverSpace> Rank<S> {
             };
             halted = watch.halted.or(halted);
             let too_slow = watch.pace.and_then(|pace| pace.too_slow).filter(|_| watch.halted.is_none());
+            self.before_direct = limit;
             match solved {
                 None => self.restarts = restarts,
                 Some((seconds, why)) => {
@@ -499,7 +498,7 @@ impl<S: SolverSpace> Rank<S> {
             }
             let Some(next) = self.after_singular(next, best > STUCK * before) else { break };
             let iterations = self.solution.history.iterations;
-            let next = direct.filter(|_| self.before_direct.is_over(iterations, moved)).unwrap_or(next);
+            let next = self.next_or_direct(local, next, (iterations, moved), too_slow.is_some());
             let (name, next_name) = (self.fallbacks[k].name(), self.fallbacks[next].name());
             let outcome = self.history.outcome;
             let ended = match too_slow {

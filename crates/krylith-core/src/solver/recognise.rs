@@ -123,7 +123,7 @@ fn may_show(a: &Bsr) -> Result<bool> {
 
 /// Returns about `most` of `count` numbers, one at a random place of each stretch, so that periods in the
 /// order of nodes do not matter: with quadratic elements every second node may be a vertex.
-fn sample(count: usize, most: usize) -> impl Iterator<Item = usize> + Clone {
+pub(super) fn sample(count: usize, most: usize) -> impl Iterator<Item = usize> + Clone {
     let step = (count / most).max(1);
     let hash = |k: usize| (k as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     (0..count / step).map(move |k| k * step + hash(k) as usize % step)
@@ -145,9 +145,14 @@ impl<'a> ScalarRows<'a> {
     }
 
     /// The same without the columns of ghosts.
-    fn of_own(a: &'a Bsr) -> Self {
+    pub fn of_own(a: &'a Bsr) -> Self {
         let rows = a.block_rows() * a.block();
         Self { columns: rows, ..Self::of(a) }
+    }
+
+    /// Returns the number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
     }
 
     /// Returns columns and values of the nonzero entries of a row.

@@ -1,19 +1,27 @@
 //! Symmetry test of an operator by two products, for any kind of operator, device and number of ranks.
 //!
 //! If A = Aᵀ, then uᵀAv = vᵀAu up to rounding. For any other A and random u and v, both numbers differ with
-//! probability one.
+//! probability one. Large entries, as of penalties, hide the difference of small ones, so a sample of
+//! mirrored entries is compared too.
 
 use super::SolverSpace;
+use super::recognise::{ScalarRows, sample};
 use crate::Result;
 use crate::comm::agree;
 use crate::halo::RowNumbers;
-use crate::operator::LinearOperator;
+use crate::operator::{LinearOperator, Terms};
 pub(super) use crate::space::random;
 use crate::space::{FLAGS, Precision};
 
 /// Largest |uᵀAv − vᵀAu| / (‖Av‖‖u‖) at which an operator counts as symmetric. It allows for rounding errors
 /// of long sums.
 const ROUNDING: f64 = 1e-12;
+
+/// Number of rows whose entries are compared with mirrored entries, and the number of entries of a row from
+/// which it is left out.
+const MIRRORED: [usize; 2] = [200, 1000];
+/// Largest difference of mirrored entries, as a share of the largest entry of either row.
+const DIFFERENCE: f64 = 1e-6;
 
 /// Result of the symmetry test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,13 +70,32 @@ pub(super) fn symmetry<S: SolverSpace>(
     Ok(Symmetry { symmetric, one_sign: uu * vv > 0.0 })
 }
 
+/// Returns true if mirrored entries are equal in a sample of this rank's rows, of a single matrix in host
+/// memory. Of other operators nothing is compared.
+pub(super) fn is_mirrored(terms: &Terms) -> bool {
+    let [(_, a)] = &terms.terms[..] else { return true };
+    if a.storage().is_on_device_alone() || terms.stages() > 1 {
+        return true;
+    }
+    let a = ScalarRows::of_own(a);
+    let is_short = |i: usize| a.row(i).nth(MIRRORED[1]).is_none();
+    let largest = |i: usize| a.row(i).fold(0.0, |largest: f64, (_, v)| largest.max(v.abs()));
+    sample(a.rows(), MIRRORED[0]).filter(|&i| is_short(i)).all(|i| {
+        let own = largest(i);
+        a.row(i).filter(|(j, _)| *j != i && is_short(*j)).all(|(j, v)| {
+            let mirrored = a.row(j).find(|(k, _)| *k == i).map_or(0.0, |(_, v)| v);
+            (v - mirrored).abs() <= DIFFERENCE * own.min(largest(j))
+        })
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::comm::{Communicator, Team};
     use crate::device::cpu::{Cpu, Pool};
     use crate::matrix::{Bsr, Csr};
-    use crate::operator::{PointBlock, Terms};
+    use crate::operator::PointBlock;
     use crate::partition::{Partition, split};
     use std::sync::Arc;
 
@@ -110,5 +137,27 @@ mod tests {
             let symmetric = symmetric || (upper as f32) == -1.0;
             assert_eq!(found.unwrap(), [Symmetry { symmetric, one_sign: true }; 3], "{n} {upper} {diagonal}");
         }
+    }
+    /// A penalty of 1e20 hides convection from products, but not from entries.
+    #[test]
+    fn penalties_do_not_hide_one_sided_entries() {
+        for (block, convection, mirrored) in
+            [(1, 0.0, true), (1, 0.5, false), (2, 0.0, true), (2, 1e-3, false)]
+        {
+            let mut triplets = Vec::new();
+            for i in 0..4000u32 {
+                triplets.push((i, i, if i % 50 == 0 { 1e20 } else { 2.0 }));
+                if i + 1 < 4000 {
+                    triplets.extend([(i, i + 1, -1.0 + convection), (i + 1, i, -1.0)]);
+                }
+            }
+            let a = Bsr::from_csr(&Csr::from_triplets(4000, 4000, &triplets).unwrap(), block).unwrap();
+            let space = Cpu::new(4000, 1);
+            let operator = PointBlock::bsr(&space, &a, Precision::F64).unwrap();
+            assert!(symmetry(&space, &operator, None, 1).unwrap().symmetric);
+            assert_eq!(is_mirrored(&Terms::bsr(&a)), mirrored, "{block} {convection}");
+        }
+        assert!(is_mirrored(&Terms::bsr(&path(5000, -1.0, 2.0))));
+        assert!(!is_mirrored(&Terms::bsr(&path(5000, -1.1, 2.0))));
     }
 }

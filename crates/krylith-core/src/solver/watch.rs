@@ -32,6 +32,8 @@ pub(super) struct Pace {
     mark: (usize, f64),
     /// Iteration of the next check.
     next: usize,
+    /// Number of iterations left, as estimated at the last check.
+    left: f64,
     /// Estimated number of iterations left, if the attempt is too slow.
     pub too_slow: Option<f64>,
 }
@@ -101,7 +103,7 @@ impl Pace {
         let (start, mark) = (f64::NAN, (0, f64::NAN));
         let peak = rises.then_some((0, 0.0));
         let next = if budget.early && !rises { FEWEST } else { budget.few / 2 };
-        Self { budget, start, best: f64::INFINITY, peak, mark, next, too_slow: None }
+        Self { budget, start, best: f64::INFINITY, peak, mark, next, left: f64::INFINITY, too_slow: None }
     }
 
     fn tell(&mut self, p: Progress) {
@@ -137,9 +139,17 @@ impl Pace {
         if early && self.peak.is_none() && HOPELESS.into_iter().any(is_hopeless) {
             self.too_slow = Some(left);
         }
-        self.mark = (p.iteration, self.best);
+        (self.mark, self.left) = ((p.iteration, self.best), left);
         self.next = p.iteration + (p.iteration / 4).max(1);
     }
+}
+
+/// A budget that replaces that of an attempt once it has run for some iterations.
+pub(super) struct Later<'a> {
+    /// The iteration from which the new budget counts, if more than as many iterations are left.
+    pub at: usize,
+    /// Computes the budget.
+    pub budget: &'a mut dyn FnMut() -> Budget,
 }
 
 /// Reports an attempt to an observer as part of the whole solve, and records restarts and interrupts.
@@ -153,6 +163,8 @@ pub(super) struct Watch<'a> {
     pub halted: Option<&'static str>,
     /// The budget check, if another attempt may follow.
     pub pace: Option<Pace>,
+    /// A budget for later iterations.
+    pub later: Option<Later<'a>>,
 }
 
 impl<'a> Watch<'a> {
@@ -163,7 +175,7 @@ impl<'a> Watch<'a> {
         restarts: &'a mut Vec<(usize, &'static str)>,
         pace: Option<Pace>,
     ) -> Self {
-        Self { run, observer, done, restarts, halted: None, pace }
+        Self { run, observer, done, restarts, halted: None, pace, later: None }
     }
 }
 
@@ -178,6 +190,10 @@ impl Observer for Watch<'_> {
             self.halted = Some(why);
         }
         let too_slow = self.pace.as_mut().is_some_and(|pace| {
+            let is_due = |later: &mut Later| p.iteration >= later.at && pace.left > later.at as f64;
+            if let Some(later) = self.later.take_if(is_due) {
+                pace.budget = (later.budget)();
+            }
             pace.tell(p);
             pace.too_slow.is_some()
         });

@@ -262,21 +262,32 @@ pub(super) fn dissection(
     Ok(Dissection { order, parts, levels })
 }
 
-/// Returns the size of a separator of A + Aᵀ for the square matrix with this pattern, by one bisection.
-/// Columns of a row may come in any order, and twice.
+/// Returns the number of unknowns of a separator of A + Aᵀ for the square matrix with this pattern, by one
+/// bisection. Columns of a row may come in any order, and twice.
 pub(crate) fn separator(row_ptr: &[usize], col: &[u32]) -> usize {
     let (mut ptr, mut sorted) = (vec![0], Vec::with_capacity(col.len()));
-    let mut row = Vec::new();
     for ends in row_ptr.windows(2) {
-        row.clear();
-        row.extend_from_slice(&col[ends[0]..ends[1]]);
-        row.sort_unstable();
-        row.dedup();
-        sorted.extend_from_slice(&row);
+        let (begin, own) = (sorted.len(), &col[ends[0]..ends[1]]);
+        sorted.extend_from_slice(own);
+        if !own.is_sorted_by(|i, j| i < j) {
+            let mut row = sorted.split_off(begin);
+            row.sort_unstable();
+            row.dedup();
+            sorted.append(&mut row);
+        }
         ptr.push(sorted.len());
     }
-    let graph = Pattern::of_rows(&ptr, &sorted).graph_of_unknowns();
-    Hierarchy::new(graph).bisect().iter().filter(|side| **side == Side::Separator).count()
+    let pattern = Pattern::of_rows(&ptr, &sorted);
+    let (vertex, count) = pattern.vertices(&[]);
+    if count == pattern.len() {
+        let sides = Hierarchy::new(pattern.graph_of_unknowns()).bisect();
+        return sides.iter().filter(|side| **side == Side::Separator).count();
+    }
+    let mut members = vec![Vec::new(); count];
+    vertex.iter().enumerate().for_each(|(i, &v)| members[v as usize].push(i as u32));
+    let sides = Hierarchy::new(pattern.graph(&vertex, &members)).bisect();
+    let separated = members.iter().zip(sides).filter(|(_, side)| *side == Side::Separator);
+    separated.map(|(own, _)| own.len()).sum()
 }
 
 #[cfg(test)]

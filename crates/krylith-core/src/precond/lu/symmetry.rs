@@ -4,7 +4,7 @@ use super::factors::Columns;
 
 /// Largest difference of a_ij and a_ji, relative to the largest entries of their rows, at which they count as
 /// equal.
-pub(super) const EQUAL: f64 = 1e-13;
+pub(super) const EQUAL: f64 = 1e-11;
 
 /// The diagonal of a symmetric matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

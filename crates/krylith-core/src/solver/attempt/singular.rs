@@ -56,7 +56,12 @@ pub(super) fn symmetry<S: SolverSpace>(
     let asked = options.method.unwrap_or_default();
     let open = asked == MethodName::Auto && options.precond_or_auto().keeps_symmetry();
     let counts = open || asked.needs_symmetry();
-    counts.then(|| symmetric::symmetry(space, a, local.numbers, local.order())).transpose()
+    if !counts {
+        return Ok(None);
+    }
+    let mut found = symmetric::symmetry(space, a, local.numbers, local.order())?;
+    found.symmetric &= !space.any(found.symmetric && !symmetric::is_mirrored(local.terms))?;
+    Ok(Some(found))
 }
 
 /// Returns the event to report before CG is tried on a matrix that is not symmetric.
@@ -125,14 +130,6 @@ impl<S: SolverSpace> Rank<S> {
             return Some(next);
         }
         self.direct_from(next)
-    }
-
-    /// Returns the first attempt from `from` on with direct factors, unless it is known to be impossible or
-    /// has already ended.
-    pub(super) fn direct_from(&self, from: usize) -> Option<usize> {
-        let is_direct = |k: &usize| matches!(self.fallbacks[*k].precond, PrecondSpec::Lu(_));
-        let known = |k: &usize| !self.impossible.contains(k) && !self.ended.contains(k);
-        (from..self.fallbacks.len()).find(|k| is_direct(k) && known(k))
     }
 
     /// Tests whether the matrix is symmetric, if CG has failed and the symmetry is not known yet. Collective.

@@ -89,6 +89,22 @@ pub(crate) fn costs(local: &LocalProblem, options: &Options, symmetric: bool, on
     }
 }
 
+/// Estimates the seconds of direct factors more closely, from a separator by bisection. Levels of high-order
+/// elements have many unknowns within an element, and levels of networks are wide: their estimates are up to
+/// 28 times too long. With separators, estimates for 60 systems are 0.3 to 2.9 times the measured seconds. A
+/// bisection takes 5 to 20 % of the time of the factors. Returns `None` unless the matrix is in host memory.
+pub(crate) fn by_bisection(local: &LocalProblem, symmetric: bool) -> Option<f64> {
+    let (terms, order) = (local.terms, local.order());
+    if terms.terms.iter().any(|(_, a)| a.storage().is_on_device_alone()) || !cfg!(feature = "lu") {
+        return None;
+    }
+    let blocks: usize = terms.terms.iter().map(|(_, a)| a.blocks()).sum();
+    let mut levels = Levels::of(terms, symmetric);
+    levels.scale_to(separator(terms));
+    let entries = (blocks * terms.block() * order) as f64;
+    Some(levels.seconds(terms.block_rows(), order as f64, entries, symmetric))
+}
+
 impl Costs {
     fn of(local: &LocalProblem, symmetric: bool, on_gpu: bool) -> Self {
         let alone = local.comm.size() == 1 && local.numbers.is_none() && local.terms.is_square();
@@ -181,13 +197,27 @@ impl Levels {
     /// Corrects the widths of the parts if the unknowns belong to edges or faces. A level then has several
     /// layers of them, and separators are much smaller.
     fn narrow(&mut self, terms: &Terms, kind: Option<Coupled>) {
-        let widest = self.parts.iter().map(|part| part.width).max().unwrap_or(1) as f64;
-        let factor = match kind {
-            Some(Coupled::CurlCurl) => EDGES,
-            Some(Coupled::Porous) => (FACES * separator(terms) as f64 / widest).min(1.0),
-            _ => return,
-        };
+        match kind {
+            Some(Coupled::CurlCurl) => self.scale(EDGES),
+            Some(Coupled::Porous) => {
+                let separator = FACES * separator(terms) as f64;
+                self.scale((separator / self.widest()).min(1.0));
+            }
+            _ => {}
+        }
+    }
+
+    /// Corrects the widths of the parts if a separator of this size bisects the graph.
+    fn scale_to(&mut self, separator: usize) {
+        self.scale(separator.max(1) as f64 / self.widest());
+    }
+
+    fn scale(&mut self, factor: f64) {
         self.parts.iter_mut().for_each(|part| part.width = (factor * part.width as f64).ceil() as usize);
+    }
+
+    fn widest(&self) -> f64 {
+        self.parts.iter().map(|part| part.width).max().unwrap_or(1) as f64
     }
 
     /// Estimates the blocks of a Cholesky factor of `rows` rows under nested dissection whose largest
@@ -196,8 +226,7 @@ impl Levels {
     fn fill(&self, rows: usize) -> f64 {
         let n = rows as f64;
         let parts: f64 = self.parts.iter().map(|part| part.separators(2)).sum();
-        let widest = self.parts.iter().map(|part| part.width).max().unwrap_or(1) as f64;
-        3.0 * n * (1.0 + widest).log2() + 12.0 * parts + n * self.dense as f64
+        3.0 * n * (1.0 + self.widest()).log2() + 12.0 * parts + n * self.dense as f64
     }
 
     /// Estimates the seconds of factors of `rows` rows of blocks of this order with this many entries.

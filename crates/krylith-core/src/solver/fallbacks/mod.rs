@@ -6,10 +6,12 @@
 //! change. Settings that the user named never change. Attempts differ only in the settings that are left to
 //! `auto`. [`rules`] is the table of attempts.
 
+mod before;
 mod direct;
 mod memory;
 mod rules;
 
+pub(crate) use before::{BeforeDirect, before_direct};
 pub(crate) use direct::{Costs, costs};
 pub use memory::Memory;
 pub(crate) use memory::too_large;
@@ -199,47 +201,6 @@ pub(crate) fn stronger(local: &LocalProblem, seen: Seen, fallbacks: &[Attempt]) 
         Some(Stronger { next_attempt, iterations, each })
     });
     all.min_by(|a, b| a.iterations.total_cmp(&b.iterations))
-}
-
-/// A limit on all attempts that precede direct factors. It counts bytes and no seconds, so that every run
-/// decides alike.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct BeforeDirect {
-    /// Number of iterations of all attempts.
-    iterations: usize,
-    /// Bytes that iterations move in the estimated time of direct factors; infinite if it is not known.
-    bytes: f64,
-}
-
-/// Multiple of the time of direct factors that all attempts before them may take, and the smallest number of
-/// iterations of an attempt.
-const BEFORE: (f64, usize) = (1.5, 20);
-
-impl BeforeDirect {
-    /// Returns the number of iterations that an attempt may take, if iterations before it were `done` and
-    /// moved this many bytes, and each of its own moves `each`.
-    pub fn left(&self, done: usize, moved: f64, each: f64) -> usize {
-        let bytes = BEFORE.0 * self.bytes - moved;
-        let by_bytes =
-            if bytes.is_finite() { (bytes / each).max(BEFORE.1 as f64) as usize } else { usize::MAX };
-        self.iterations.saturating_sub(done).max(1).min(by_bytes)
-    }
-
-    /// Returns true if direct factors are next, after this many iterations that moved so many bytes.
-    pub fn is_over(&self, done: usize, moved: f64) -> bool {
-        done >= self.iterations || moved >= self.bytes
-    }
-
-    /// Returns the budget of an attempt each of whose iterations moves `each` bytes: at most the estimated
-    /// time of direct factors.
-    pub fn tighten(&self, budget: Budget, each: f64) -> Budget {
-        if self.bytes.is_finite() { budget.at_most(self.bytes / each) } else { budget }
-    }
-}
-
-/// Returns the limit on all attempts that precede direct factors.
-pub(crate) fn before_direct(local: &LocalProblem, seen: Seen) -> BeforeDirect {
-    System::new(local, seen).before_direct()
 }
 
 /// One attempt: a preconditioner and a method with all settings.

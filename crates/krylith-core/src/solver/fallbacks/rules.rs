@@ -4,8 +4,9 @@
 //! `cargo xtask bench auto` measures the attempts and compares them with every combination that a user can
 //! name.
 
+use super::Attempt;
+use super::before::BeforeDirect;
 use super::direct::{Costs, WHOLE};
-use super::{Attempt, BeforeDirect};
 use crate::fields::Coupled;
 use crate::method::MethodName::{self, Bicgstab, Cg, Gmres};
 use crate::precond::PrecondSpec;
@@ -291,11 +292,12 @@ const SPLIT: [f64; 2] = [250.0, 2.0];
 /// 127,000 unknowns.
 const POROUS_SPLIT: f64 = 1000.0;
 
-/// Seconds that attempts before direct factors may take in any case, because so little time does not matter.
-const AT_LEAST: f64 = 0.03;
-/// Bytes that iterations on the host move in an estimated second. Measured: 10e9 to 30e9 for multigrid,
-/// splits and incomplete factors of the systems of `direct.rs`.
-const BANDWIDTH: f64 = 15e9;
+/// Time of a bisection of the graph, in iterations of CG with incomplete factors.
+const BISECTION: f64 = 40.0;
+/// Time of direct factors, in iterations of CG with incomplete factors, up to which they come before
+/// multigrid or another split if the last attempt was too slow: both then need 100 to 250 such iterations,
+/// and often fail as well.
+const STALLED: f64 = 500.0;
 /// On a GPU, and where direct factors were not estimated, the attempts before them share an iteration limit:
 /// this multiple of the iterations that fit in the estimated time of the factors.
 const TIMES_AS_LONG: f64 = 10.0;
@@ -455,17 +457,16 @@ impl System {
 
     /// Returns the limit on all attempts that precede direct factors.
     pub(super) fn before_direct(&self) -> BeforeDirect {
-        let none = BeforeDirect { iterations: usize::MAX, bytes: f64::INFINITY };
         if self.unknowns > BEFORE_DIRECT {
-            return none;
+            return BeforeDirect::by_iterations(usize::MAX);
+        }
+        let Costs { direct, iteration, .. } = self.costs;
+        if !self.on_gpu && self.has_direct() && direct.is_finite() {
+            return BeforeDirect::by_time(direct, BISECTION * iteration, STALLED * iteration, self.symmetric);
         }
         let [least, most] = ITERATIONS_BEFORE;
-        if !self.on_gpu && self.has_direct() && self.costs.direct.is_finite() {
-            return BeforeDirect { bytes: self.costs.direct.max(AT_LEAST) * BANDWIDTH, ..none };
-        }
         let all = TIMES_AS_LONG * self.direct_iterations(Bicgstab);
-        let iterations = if all.is_finite() { (all as usize).clamp(least, most) } else { most };
-        BeforeDirect { iterations, ..none }
+        BeforeDirect::by_iterations(if all.is_finite() { (all as usize).clamp(least, most) } else { most })
     }
 
     /// Returns the estimated seconds of an iteration with incomplete factors.

@@ -209,32 +209,6 @@ fn a_trial_takes_rows_in_their_places() {
     assert!(!all[0].matching);
 }
 
-/// Attempts before direct factors may move as many bytes as fit in one and a half times their estimated time.
-#[test]
-#[cfg(feature = "lu")]
-fn attempts_before_direct_factors_take_no_longer() {
-    let limit = |n: usize, direct: f64, on_gpu: bool| {
-        let a = Bsr::new(1, n, n, (0..=n).collect(), (0..n as u32).collect(), vec![1.0; n]).unwrap();
-        let costs = Costs { direct, iteration: 1e-3, on_gpu, ..Costs::default() };
-        before_direct(&Problem::bsr(&a).unwrap().part_of_one(), Seen { costs, ..Seen::default() })
-    };
-    let second = limit(50_000, 1.0, false);
-    let bytes = second.bytes;
-    assert_eq!(second.left(7, 0.0, bytes / 100.0), 150);
-    assert_eq!(second.left(7, bytes, bytes / 100.0), 50);
-    assert_eq!(second.left(7, 2.0 * bytes, bytes / 100.0), 20, "at least some iterations");
-    assert!(!second.is_over(9999, 0.99 * bytes) && second.is_over(0, bytes));
-    assert_eq!(second.tighten(Budget::USUAL, bytes / 100.0), Budget::of(33, 100.0));
-    assert_eq!(second.tighten(Budget::of(8, 30.0), bytes / 100.0), Budget::of(8, 30.0));
-    // Without an estimate and on a GPU, iterations are counted.
-    for limit in [limit(50_000, f64::INFINITY, false), limit(5000, f64::INFINITY, true)] {
-        assert_eq!(limit.left(100, 1e30, 1.0), 2900);
-        assert_eq!(limit.tighten(Budget::USUAL, 1.0), Budget::USUAL);
-        assert!(limit.is_over(3000, 0.0) && !limit.is_over(2999, 1e30));
-    }
-    assert_eq!(limit(1 << 19, 1.0, false).left(100, 1e30, 1.0), usize::MAX - 100, "no limit");
-}
-
 /// Diffusion starts with Jacobi, or with multigrid on long graphs, and never with direct factors.
 #[test]
 fn diffusion_needs_no_direct_factors() {

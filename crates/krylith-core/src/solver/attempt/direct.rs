@@ -1,0 +1,45 @@
+//! The cost of attempts, and direct factors as the next one.
+
+use super::{Current, Rank};
+use crate::operator::LinearOperator;
+use crate::precond::PrecondSpec;
+use crate::problem::LocalProblem;
+use crate::solver::SolverSpace;
+
+impl<S: SolverSpace> Rank<S> {
+    /// Returns the first attempt from `from` on with direct factors, unless it is known to be impossible or
+    /// has already ended.
+    pub(super) fn direct_from(&self, from: usize) -> Option<usize> {
+        let is_direct = |k: &usize| matches!(self.fallbacks[*k].precond, PrecondSpec::Lu(_));
+        let known = |k: &usize| !self.impossible.contains(k) && !self.ended.contains(k);
+        (from..self.fallbacks.len()).find(|k| is_direct(k) && known(k))
+    }
+
+    /// Returns the attempt after the last one, which was `too_slow` or failed: `next`, or direct factors if
+    /// other attempts would take longer. Iterations so far were `done` and moved this many bytes.
+    pub(super) fn next_or_direct(
+        &mut self,
+        local: &LocalProblem,
+        next: usize,
+        (done, moved): (usize, f64),
+        too_slow: bool,
+    ) -> usize {
+        let Some(direct) = self.direct_from(next).filter(|direct| *direct > next) else { return next };
+        let by_jacobi = matches!(self.fallbacks[self.next_attempt].precond, PrecondSpec::Jacobi { .. });
+        let stalled = too_slow && !by_jacobi;
+        if !by_jacobi {
+            self.before_direct.refine(local);
+        }
+        let is_over = self.before_direct.is_over(done, moved, stalled, &self.fallbacks[next]);
+        if is_over { direct } else { next }
+    }
+
+    /// Returns the bytes that an iteration of the current attempt moves, on average over this many.
+    pub(super) fn bytes_of_iteration(&self, iterations: usize) -> f64 {
+        let Some(Current { p, is_whole, .. }) = &self.current else { return 0.0 };
+        let own = || (self.a.bytes() + p.as_ref().map_or(0, |p| p.bytes()), self.space.len());
+        let (fixed, n) = self.sharing.sizes(*is_whole).unwrap_or_else(own);
+        let method = self.fallbacks[self.next_attempt].method;
+        method.iteration_bytes(fixed as f64, p.is_some(), n as f64, iterations)
+    }
+}
