@@ -5,7 +5,7 @@
 //! subdomain. The second gathers them and computes the levels. The third writes them by level into the plan.
 //! A thread reuses the same scratch memory for all its subdomains.
 
-use super::super::incomplete::fill::{NONE, Pattern};
+use super::super::incomplete::fill::{NONE, Pattern, keyed};
 use super::super::incomplete::order;
 use crate::Result;
 use crate::interrupt::Allowance;
@@ -156,9 +156,8 @@ impl<'a> Analysis<'a> {
         let Scratch { found, level, diagonal, .. } = scratch;
         let width = found.pattern.levels_into(diagonal, level);
         found.order.clear();
-        if let Some(order) = order::choose(&found.pattern, level, width) {
-            found.pattern = found.pattern.permuted(&order);
-            found.order = order;
+        if let Some((order, pattern)) = order::choose(&found.pattern, level, width) {
+            (found.order, found.pattern) = (order, pattern);
         }
         if self.fill > 0 {
             found.pattern = std::mem::take(&mut found.pattern).filled(self.fill, &self.allowance)?;
@@ -276,7 +275,7 @@ impl<'a> Analysis<'a> {
         place.resize(rows.len(), 0);
         by_level.iter().enumerate().for_each(|(position, &k)| place[k as usize] = position as u32);
         let mut at = 0;
-        let mut sorted: Vec<(u32, u32)> = Vec::new();
+        let mut sorted: Vec<u64> = Vec::new();
         for (position, &k) in by_level.iter().enumerate() {
             let natural = if order.is_empty() { k } else { order[k as usize] };
             to_rows[position] = rows[natural as usize];
@@ -296,10 +295,10 @@ impl<'a> Analysis<'a> {
                 to_sources[0][at..end].copy_from_slice(from);
             } else {
                 sorted.clear();
-                sorted.extend(columns.iter().copied().zip(from.iter().copied()));
+                sorted.extend(columns.iter().zip(from).map(|(&j, &from)| keyed(j, from)));
                 sorted.sort_unstable();
-                for (e, &(j, from)) in sorted.iter().enumerate() {
-                    (columns[e], to_sources[0][at + e]) = (j, from);
+                for (e, key) in sorted.iter().enumerate() {
+                    (columns[e], to_sources[0][at + e]) = ((key >> 32) as u32, *key as u32);
                 }
             }
             diagonal[position] = first + at + before;

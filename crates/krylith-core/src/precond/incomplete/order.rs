@@ -26,9 +26,13 @@
 use super::fill::Pattern;
 use crate::partition;
 
-/// Returns the order of elimination, or `None` for the natural order. `levels` belong to the natural order,
-/// and no entry is farther than `width` from the diagonal.
-pub(in crate::precond) fn choose(pattern: &Pattern, levels: &[u32], width: usize) -> Option<Vec<u32>> {
+/// Returns the order of elimination and the pattern in this order, or `None` for the natural order. `levels`
+/// belong to the natural order, and no entry is farther than `width` from the diagonal.
+pub(in crate::precond) fn choose(
+    pattern: &Pattern,
+    levels: &[u32],
+    width: usize,
+) -> Option<(Vec<u32>, Pattern)> {
     let n = pattern.len();
     // There are too few rows for the order to matter.
     if n < 8 {
@@ -46,7 +50,7 @@ pub(in crate::precond) fn choose(pattern: &Pattern, levels: &[u32], width: usize
     let order = reverse_cuthill_mckee(pattern);
     let other = pattern.permuted(&order);
     let better = 2 * profile(&other) < natural || 2 * level_count(&other.levels()) < count;
-    better.then_some(order)
+    better.then_some((order, other))
 }
 
 /// Returns true if the natural order is suspect: points 2 and 3 of the rule.

@@ -99,12 +99,11 @@ impl<'a> Cells<'a> {
         let (unknowns, block) = match a.block {
             1 => {
                 let alone = a.alone();
-                let most = SIZES[0];
-                let mut tried = (0..most).map(|rest| {
-                    let sizes: Vec<usize> = SIZES.into_iter().filter(|b| a.rows % b == rest).collect();
-                    let inside = a.rows - rest;
+                // The largest cells come first: blocks of four are also pairs.
+                let mut tried = SIZES.into_iter().map(|size| {
+                    let inside = a.rows - a.rows % size;
                     let of: Vec<bool> = (0..a.rows).map(|i| i < inside).collect();
-                    let Nodes { unknowns, block, .. } = nodes::find(a, &of, &alone, &sizes, FULL);
+                    let Nodes { unknowns, block, .. } = nodes::find(a, &of, &alone, &[size], FULL);
                     (unknowns, block, inside)
                 });
                 let found =
