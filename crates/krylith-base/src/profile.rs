@@ -107,6 +107,14 @@ impl SetupParts {
         self.0.iter().sum()
     }
 
+    /// Returns the times of parts in the order of [`SetupPart::ALL`].
+    #[doc(hidden)]
+    pub fn of_seconds(seconds: &[f64]) -> Self {
+        let mut parts = Self::default();
+        parts.0.iter_mut().zip(seconds).for_each(|(own, seconds)| *own = *seconds);
+        parts
+    }
+
     /// Adds the times of another thread.
     #[doc(hidden)]
     pub fn add(&mut self, other: SetupParts) {

@@ -35,6 +35,7 @@ pub use team::{Team, TeamRank};
 pub use crate::waiting::time_limit;
 use crate::{Error, Result};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The halo messages that a rank sends to and from one other rank: ranges of numbers (f64) in the buffers of
 /// a
@@ -122,6 +123,25 @@ pub trait Communicator: Send + Sync {
     /// time limit.
     fn channel(&self, messages: &[Message]) -> Result<Box<dyn Channel>>;
 
+    /// Divides the ranks into groups, one for each color, with a communicator each. A group keeps the order
+    /// of its ranks. Collective.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed, or the time limit. The default cannot divide its ranks.
+    ///
+    /// ```
+    /// use krylith::comm::{Communicator, Team};
+    /// let places = Team::run(5, |comm| {
+    ///     let group = comm.split(comm.rank() % 2)?; // ranks 0, 2, 4, and ranks 1, 3
+    ///     Ok((group.rank(), group.size()))
+    /// })?;
+    /// assert_eq!(places, [(0, 3), (0, 2), (1, 3), (1, 2), (2, 3)]);
+    /// # Ok::<(), krylith::Error>(())
+    /// ```
+    fn split(&self, _color: usize) -> Result<Arc<dyn Communicator>> {
+        Err(Error::Unsupported("this communicator cannot divide its ranks; use ranks_per_gpu=1".into()))
+    }
+
     /// Notifies the other ranks that this one cannot go on, so that none waits for it. Not collective; call
     /// it once, with the reason. If Krylith started MPI, the whole job ends.
     fn fail(&self, reason: &str);
@@ -203,6 +223,14 @@ pub trait Channel: Send {
     /// # Errors
     /// A rank that is gone or failed, or the time limit.
     fn finish(&mut self) -> Result<&[f64]>;
+    /// As [`finish`](Self::finish), without the time limit: for messages of ranks that are known to compute,
+    /// and whose own waits end.
+    ///
+    /// # Errors
+    /// A rank that is gone or failed, or that is suspended for longer than the time limit.
+    fn finish_when_ready(&mut self) -> Result<&[f64]> {
+        self.finish()
+    }
 }
 
 /// Gathers the bytes of every rank, ordered by rank.

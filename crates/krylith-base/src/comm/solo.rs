@@ -2,6 +2,7 @@
 
 use super::{Channel, Communicator, HostShare, Message};
 use crate::Result;
+use std::sync::Arc;
 
 /// The communicator of a system that is not distributed.
 ///
@@ -31,6 +32,9 @@ impl Communicator for Solo {
     }
     fn channel(&self, _: &[Message]) -> Result<Box<dyn Channel>> {
         Ok(Box::new(Nobody))
+    }
+    fn split(&self, _: usize) -> Result<Arc<dyn Communicator>> {
+        Ok(Arc::new(Solo))
     }
     fn fail(&self, _: &str) {}
     fn host(&self) -> HostShare {

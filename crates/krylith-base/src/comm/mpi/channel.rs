@@ -97,6 +97,14 @@ impl Channel for MpiChannel {
         }
         Ok(&self.incoming)
     }
+
+    fn finish_when_ready(&mut self) -> Result<&[f64]> {
+        if self.active {
+            self.world.wait_when_ready("a rank that solves for others", &mut self.requests, &self.ranks)?;
+            self.active = false;
+        }
+        Ok(&self.incoming)
+    }
 }
 
 impl Drop for MpiChannel {

@@ -153,6 +153,7 @@ functions! {
     fn MPI_Comm_rank(comm: Handle, rank: *mut c_int);
     fn MPI_Comm_size(comm: Handle, size: *mut c_int);
     fn MPI_Comm_idup(comm: Handle, new: Handles, request: Handles);
+    fn MPI_Comm_split(comm: Handle, color: c_int, key: c_int, new: Handles);
     fn MPI_Comm_get_attr(comm: Handle, key: c_int, value: *mut c_void, flag: *mut c_int);
     fn MPI_Isend(buffer: *const c_void, count: c_int, datatype: Handle, to: c_int, tag: c_int, comm: Handle, request: Handles);
     fn MPI_Irecv(buffer: *mut c_void, count: c_int, datatype: Handle, from: c_int, tag: c_int, comm: Handle, request: Handles);

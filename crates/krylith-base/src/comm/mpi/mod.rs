@@ -174,6 +174,16 @@ impl Mpi {
         Self::meet(self.world.duplicate()?)
     }
 
+    /// Divides the ranks into groups, as [`Communicator::split`] does.
+    ///
+    /// # Errors
+    /// As [`Communicator::split`].
+    pub fn groups(&self, color: usize) -> Result<Arc<Self>> {
+        // MPI_Comm_split may block, so all ranks meet first.
+        self.sum(&mut [0.0])?;
+        Self::meet(self.world.split(color)?)
+    }
+
     /// Exchanges the identities of the ranks of a new communicator.
     fn meet(world: World) -> Result<Arc<Self>> {
         let world = Arc::new(world);
@@ -388,6 +398,10 @@ impl Communicator for Mpi {
     fn channel(&self, messages: &[Message]) -> Result<Box<dyn Channel>> {
         let lengths = messages::check(self, messages)?;
         Ok(Box::new(MpiChannel::new(self.world.clone(), messages, &lengths)?))
+    }
+
+    fn split(&self, color: usize) -> Result<Arc<dyn Communicator>> {
+        Ok(self.groups(color)?)
     }
 
     /// If Krylith started MPI, ends the job by `MPI_Abort` with exit code 3 and does not return; the caller

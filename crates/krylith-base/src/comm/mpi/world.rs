@@ -131,6 +131,18 @@ impl World {
         Self::of(self.library, self.comm, self.limit, false)
     }
 
+    /// Returns the ranks that give the same color, in the order of this communicator. Collective; all ranks
+    /// call it at about the same time.
+    pub(super) fn split(&self, color: usize) -> Result<Self> {
+        let (mut word, color, key) = (0usize, count(color)?, count(self.rank)?); // as wide as a handle
+        let (at, comm) = (Handles::at(&mut word), self.comm);
+        // SAFETY: a live communicator, and room for one handle.
+        self.call("MPI_Comm_split", |mpi| unsafe { mpi.MPI_Comm_split(comm, color, key, at) })?;
+        // SAFETY: MPI has written the handle.
+        let group = unsafe { self.library.table.load(at) };
+        Self::of(self.library, group, self.limit, false)
+    }
+
     /// Creates the ranks of `original`, on a duplicate of it.
     fn of(library: &'static Library, original: Handle, limit: Duration, owned: bool) -> Result<Self> {
         let errors = library.constants.errors_return;
@@ -372,7 +384,12 @@ impl World {
     ///
     /// After an error requests may still be pending: their buffers must never be freed.
     pub(super) fn wait(&self, name: &str, requests: &mut Requests, ranks: &[usize]) -> Result<()> {
-        self.wait_for(name, requests.at(0), requests.len(), ranks)
+        self.wait_for(name, requests.at(0), requests.len(), ranks, false)
+    }
+
+    /// Waits for all of `requests` while the other ranks live. Only a suspended rank has a time limit.
+    pub(super) fn wait_when_ready(&self, name: &str, requests: &mut Requests, ranks: &[usize]) -> Result<()> {
+        self.wait_for(name, requests.at(0), requests.len(), ranks, true)
     }
 
     /// Waits for one request.
@@ -381,12 +398,20 @@ impl World {
         let at = Handles::at(&mut word);
         // SAFETY: there is room for one handle.
         unsafe { self.library.table.store(request, at) };
-        self.wait_for(name, at, 1, &[])
+        self.wait_for(name, at, 1, &[], false)
     }
 
-    /// Waits for `n` requests that are stored side by side.
-    fn wait_for(&self, name: &str, requests: Handles, n: usize, ranks: &[usize]) -> Result<()> {
-        let begin = Instant::now();
+    /// Waits for `n` requests that are stored side by side. A `patient` wait has no time limit while the
+    /// processes of this host run.
+    fn wait_for(
+        &self,
+        name: &str,
+        requests: Handles,
+        n: usize,
+        ranks: &[usize],
+        patient: bool,
+    ) -> Result<()> {
+        let (begin, mut running) = (Instant::now(), Instant::now());
         let crowded = self.is_crowded();
         loop {
             if self.test(name, requests, n)? {
@@ -410,7 +435,10 @@ impl World {
                 return Err(self.broken(Some(rank), how));
             }
             self.answer();
-            if waited > self.limit {
+            if patient && running.elapsed() > WATCH && self.peers.get().and_then(Peers::stopped).is_none() {
+                running = Instant::now();
+            }
+            if (if patient { running.elapsed().saturating_sub(WATCH) } else { waited }) > self.limit {
                 return Err(self.late(name, requests, n, ranks));
             }
         }

@@ -7,6 +7,7 @@ use crate::Result;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Numbers that one rank sends to another.
 pub(super) struct Mailbox {
@@ -69,7 +70,14 @@ impl TeamChannel {
 
 impl Shared {
     /// Waits until `counter`, which rank `other` increments, has reached `target`.
-    fn reach(&self, rank: usize, other: usize, counter: &AtomicU64, target: u64) -> Result<()> {
+    fn reach(
+        &self,
+        rank: usize,
+        other: usize,
+        counter: &AtomicU64,
+        target: u64,
+        limit: Duration,
+    ) -> Result<()> {
         let poll = || {
             // Read `left` first: the other rank may increment the counter and then leave.
             let left = self.seats[other].left.load(Ordering::SeqCst);
@@ -81,7 +89,7 @@ impl Shared {
             }
             left.then(|| Err(self.gone(other)))
         };
-        self.seats[rank].wakeup.wait(self.limit, poll).unwrap_or_else(|| Err(self.late(other)))
+        self.seats[rank].wakeup.wait(limit, poll).unwrap_or_else(|| Err(self.late(other)))
     }
 }
 
@@ -99,7 +107,7 @@ impl Channel for TeamChannel {
             // Exchange n − 2 used the same slot, so the receiver must have taken it first. A receiver that
             // also sends to this rank took it before it sent exchange n − 1. So only a rank that receives
             // nothing back can wait here, and only if it is ahead of its receiver.
-            shared.reach(rank, end.rank, &end.mailbox.taken, n.saturating_sub(2))?;
+            shared.reach(rank, end.rank, &end.mailbox.taken, n.saturating_sub(2), shared.limit)?;
             let mut slot = end.mailbox.slots[(n % 2) as usize].lock().unwrap_or_else(|e| e.into_inner());
             slot.copy_from_slice(&self.outgoing[end.range.clone()]);
             drop(slot);
@@ -110,11 +118,22 @@ impl Channel for TeamChannel {
     }
 
     fn finish(&mut self) -> Result<&[f64]> {
+        let limit = self.member.shared.limit;
+        self.finish_within(limit)
+    }
+
+    fn finish_when_ready(&mut self) -> Result<&[f64]> {
+        self.finish_within(Duration::MAX)
+    }
+}
+
+impl TeamChannel {
+    fn finish_within(&mut self, limit: Duration) -> Result<&[f64]> {
         let (shared, rank) = (&self.member.shared, self.member.rank);
         shared.check()?;
         let n = self.exchanges;
         for end in &self.receives {
-            shared.reach(rank, end.rank, &end.mailbox.sent, n)?;
+            shared.reach(rank, end.rank, &end.mailbox.sent, n, limit)?;
             let slot = end.mailbox.slots[(n % 2) as usize].lock().unwrap_or_else(|e| e.into_inner());
             self.incoming[end.range.clone()].copy_from_slice(&slot);
             drop(slot);

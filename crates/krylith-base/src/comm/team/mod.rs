@@ -10,7 +10,7 @@ mod channel;
 mod run;
 
 use super::wakeup::Wakeup;
-use super::{Channel, Communicator, HostShare, Message, messages, time_limit};
+use super::{Channel, Communicator, HostShare, Message, gather, messages, time_limit};
 use crate::{Error, Result};
 use channel::{Mailbox, TeamChannel};
 use std::collections::HashMap;
@@ -57,6 +57,7 @@ impl Team {
             seats: (0..size).map(|_| Seat::default()).collect(),
             failure: OnceLock::new(),
             boxes: Mutex::new(HashMap::new()),
+            groups: Mutex::new(HashMap::new()),
             limit,
         });
         let member = |rank| Arc::new(Member { shared: shared.clone(), rank });
@@ -94,6 +95,8 @@ struct Calls {
     made: u64,
     /// Number of channels created.
     channels: u64,
+    /// Number of divisions into groups.
+    splits: u64,
     /// Length of the longest sum so far, for which its slots have memory.
     room: usize,
     /// Number of sums started separately, and the length of the longest.
@@ -108,6 +111,8 @@ struct Shared {
     failure: OnceLock<(usize, String)>,
     /// Mailboxes that only one end has requested so far, by number of the channel, sender and receiver.
     boxes: Mutex<HashMap<(u64, usize, usize), Arc<Mailbox>>>,
+    /// Ranks of groups that their threads have not taken yet, by number of the call and rank in this team.
+    groups: Mutex<HashMap<(u64, usize), TeamRank>>,
     limit: Duration,
 }
 
@@ -337,6 +342,30 @@ impl Communicator for TeamRank {
         let mut calls = self.calls.lock().unwrap_or_else(|e| e.into_inner());
         calls.channels += 1;
         Ok(Box::new(TeamChannel::new(self.member.clone(), calls.channels, messages, &lengths)))
+    }
+
+    fn split(&self, color: usize) -> Result<Arc<dyn Communicator>> {
+        let colors = gather(self, &(color as u64).to_le_bytes())?;
+        let (rank, shared) = (self.rank(), &self.member.shared);
+        let own = (0..self.size()).filter(|&q| colors[q] == colors[rank]).collect::<Vec<_>>();
+        let mut calls = self.calls.lock().unwrap_or_else(|e| e.into_inner());
+        calls.splits += 1;
+        let number = calls.splits;
+        drop(calls);
+        let mut groups = shared.groups.lock().unwrap_or_else(|e| e.into_inner());
+        // The first rank of a group that comes here makes all of its ranks.
+        let found = groups.remove(&(number, rank));
+        let made = match found {
+            Some(made) => made,
+            None => {
+                let group = Team::with_time_limit(own.len(), shared.limit)?;
+                groups.extend(own.into_iter().map(|q| (number, q)).zip(group));
+                groups
+                    .remove(&(number, rank))
+                    .ok_or_else(|| Error::Internal("a group without a rank".into()))?
+            }
+        };
+        Ok(Arc::new(made))
     }
 
     fn fail(&self, reason: &str) {
