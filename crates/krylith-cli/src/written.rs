@@ -90,17 +90,17 @@ fn guide() -> String {
 
 /// Python's types of the options.
 fn keywords() -> String {
+    let quoted = |names: &[&str]| names.iter().map(|n| format!("\"{n}\"")).collect::<Vec<_>>().join(", ");
     let of = |option: &OptionInfo| match option.kind {
         Kind::Count => "int".into(),
+        Kind::CountOr(names) => format!("int | Literal[{}]", quoted(names)),
         Kind::Real => "float".into(),
         Kind::Flag => "bool".into(),
         Kind::Bytes => "int | str".into(),
         Kind::Text => "str".into(),
         // Its own options may follow a method's name.
         Kind::Choice(_) if option.name == "method" => "str".into(),
-        Kind::Choice(names) => {
-            format!("Literal[{}]", names.iter().map(|n| format!("\"{n}\"")).collect::<Vec<_>>().join(", "))
-        }
+        Kind::Choice(names) => format!("Literal[{}]", quoted(names)),
     };
     let signature = ["method", "precond", "rtol", "atol", "max_iters", "device"];
     let mut text = String::from(

@@ -5,6 +5,8 @@
 //! unknowns as numbers of scalar rows, so it works with any block size and any order. Names do not depend on
 //! case, because preconditioners are written without case.
 
+mod joined;
+
 use crate::matrix::Csr;
 use crate::precond::NearNull;
 use crate::text::count;

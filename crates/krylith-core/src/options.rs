@@ -12,12 +12,14 @@
 mod declare;
 mod device;
 mod method;
+mod ranks;
 mod read;
 mod threads;
 
 pub use crate::names::{tolerance, whole_number};
 pub use declare::{Group, Kind, OptionInfo};
 pub use device::DeviceSpec;
+pub use ranks::RanksPerGpu;
 
 use crate::matching::MatchingChoice;
 use crate::matrix::ZerosChoice;
@@ -29,7 +31,7 @@ use crate::partition::{PartitionSpec, SubdomainSpec};
 use crate::precond::PrecondSpec;
 use crate::space::{Criterion, Precision, RelativeTo, Stop};
 use crate::{Error, Result};
-use declare::{Bytes, Choice, Codec, Count, Flag, Real, Text, options, seconds};
+use declare::{Bytes, Choice, Codec, Count, CountOr, Flag, Real, Text, options, seconds};
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
@@ -150,6 +152,11 @@ options! {
         "`auto`, which takes the first GPU if it is estimated to be faster than the CPU",
         "Device of the solve. `cuda:0,1` names GPUs by number, and these GPUs solve together. Under \
          mpirun, each rank of `krylith solve` takes one GPU.";
+    ranks_per_gpu: RanksPerGpu = CountOr(&["auto"]), "auto|N", Machine, default
+        "`auto` if `device=cuda` is given, else 1",
+        "Number of ranks of a host that share a GPU. Their rows gather on one of them, which solves for all; \
+         b and x travel in each solve. `auto` takes as many ranks as needed, so that each GPU of the host has \
+         one. With 1, each rank solves for its own rows. On a CPU, too, N ranks gather on one.";
     threads: usize = Count(1, MOST_THREADS), "N", Machine, default
         "one per core; under mpirun, the ranks of a host share its cores",
         "Number of host threads for reading, set-up and solve. Results do not depend on this number. Under \

@@ -3,6 +3,7 @@
 //! Started directly, this program starts itself through the launchers on this machine, once for each test;
 //! started by a launcher, it is a rank. One binary serves all launchers.
 
+mod common;
 mod launchers;
 mod namespaces;
 mod ranks;
@@ -50,7 +51,9 @@ fn of(launcher: &Launcher, all: &[Launcher]) -> Vec<Trial> {
         let test = move |launcher: &Launcher| conforms(launcher, size);
         trials.push(trial(format!("conforms_on_{size}_ranks"), Box::new(test)));
     }
-    let ends: [(&str, Test, bool); 9] = [
+    let ends: [(&str, Test, bool); 11] = [
+        ("rows_gather_on_leaders", leaders, true),
+        ("a_leader_that_is_killed_ends_the_wait", leader_killed, false),
         ("errors_return_on_a_duplicate", duplicated, true),
         ("a_killed_rank_ends_the_job", killed, true),
         ("a_stopped_rank_ends_the_job_at_the_time_limit", stopped, true),
@@ -246,6 +249,18 @@ fn conforms(launcher: &Launcher, size: usize) -> Result<(), Failed> {
     end.must(end.text().matches("conforms").count() == size, "expected a word of every rank")
 }
 
+fn leaders(launcher: &Launcher) -> Result<(), Failed> {
+    // The leader of the last call takes longer than the time limit.
+    let end = job(launcher, 5, "leaders", &[], "3")?;
+    end.must(end.output.status.success(), "expected success")?;
+    end.must(end.text().matches("gathered").count() == 5, "expected a word of every rank")
+}
+
+fn leader_killed(launcher: &Launcher) -> Result<(), Failed> {
+    let end = job(launcher, 4, "leader_killed", launcher.lets_live().unwrap_or_default(), "60")?;
+    end.must(!end.text().contains("gathered") && end.took < GONE, "expected an end")
+}
+
 fn killed(launcher: &Launcher) -> Result<(), Failed> {
     for size in [2, 5] {
         let end = job(launcher, size, "killed", &[], "60")?;
@@ -381,6 +396,21 @@ fn play(mpi: &Mpi, scenario: &str) -> Result<()> {
             mpi.finish()?;
             assert!(mpi.sum(&mut [1.0]).is_err(), "a sum after the end");
             println!("conforms");
+            Ok(())
+        }
+        ("leaders", _) => {
+            let comm: std::sync::Arc<dyn Communicator> = mpi.duplicate()?;
+            for k in [2, 3, 8] {
+                ranks::leaders::every_call(&comm, k)?;
+            }
+            ranks::leaders::slow(&comm, 8, &|| std::thread::sleep(Duration::from_secs(5)))?;
+            println!("gathered");
+            Ok(())
+        }
+        ("leader_killed", _) => {
+            let comm: std::sync::Arc<dyn Communicator> = mpi.duplicate()?;
+            ranks::leaders::slow(&comm, 2, &|| signal("KILL"))?;
+            println!("gathered");
             Ok(())
         }
         ("duplicate", _) => {

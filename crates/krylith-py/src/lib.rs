@@ -52,7 +52,7 @@ fn options() -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
         Kind::Real => "real",
         Kind::Flag => "flag",
         Kind::Bytes => "bytes",
-        Kind::Choice(_) | Kind::Text => "text",
+        Kind::Choice(_) | Kind::CountOr(_) | Kind::Text => "text",
     };
     TABLE.iter().map(|option| (option.name, kind(option.kind), option.old_names.to_vec())).collect()
 }

@@ -58,6 +58,8 @@ pub enum Kind {
     Bytes,
     /// One of these names.
     Choice(&'static [&'static str]),
+    /// A whole number, or one of these names.
+    CountOr(&'static [&'static str]),
     /// Other text.
     Text,
 }
@@ -192,6 +194,21 @@ pub(super) struct Choice;
 impl<T: Named + FromStr<Err = Error> + Display> Codec<T> for Choice {
     fn kind(&self) -> Kind {
         Kind::Choice(T::NAMES)
+    }
+    fn read(&self, text: &str) -> Result<T> {
+        text.parse()
+    }
+    fn write(&self, value: &T) -> String {
+        value.to_string()
+    }
+}
+
+/// A type whose values are whole numbers and these names.
+pub(super) struct CountOr(pub &'static [&'static str]);
+
+impl<T: FromStr<Err = Error> + Display> Codec<T> for CountOr {
+    fn kind(&self) -> Kind {
+        Kind::CountOr(self.0)
     }
     fn read(&self, text: &str) -> Result<T> {
         text.parse()

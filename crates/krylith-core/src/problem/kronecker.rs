@@ -166,15 +166,25 @@ fn check(comm: &dyn Communicator, [a, b]: [&Dense; 2], tau: f64, [m, l]: [&Probl
 
 /// Returns the rows of a distributed matrix with global columns. Collective.
 fn global_rows(of: &Problem) -> Result<RowBlocks> {
-    let (a, numbers) = (&of.terms.terms[0].1, of.numbers.as_deref().unwrap_or_default());
-    let missing = || Error::Internal("rows of a rank without their halo".into());
-    let halo = of.terms.halo.as_ref().ok_or_else(missing)?;
-    // An exchange moves the bits of numbers and does not compute with them.
-    let own: Vec<f64> = numbers.iter().map(|&number| f64::from_bits(number)).collect();
-    let global = halo.with_ghosts(&*of.comm, 1, &own)?;
-    Ok(RowBlocks {
-        row_ptr: a.row_ptr().to_vec(),
-        col: a.col().iter().map(|&j| global[j as usize].to_bits()).collect(),
-        values: a.values().to_vec(),
-    })
+    let rows = of.global_rows()?;
+    rows.into_iter().next().ok_or_else(|| Error::Internal("a problem without a matrix".into()))
+}
+
+impl Problem<'_> {
+    /// Returns this rank's rows of each term of a distributed problem, in storage order and with global
+    /// columns. Collective.
+    pub(crate) fn global_rows(&self) -> Result<Vec<RowBlocks>> {
+        let numbers = self.numbers.as_deref().unwrap_or_default();
+        let missing = || Error::Internal("rows of a rank without their halo".into());
+        let halo = self.terms.halo.as_ref().ok_or_else(missing)?;
+        // An exchange moves the bits of numbers and does not compute with them.
+        let own: Vec<f64> = numbers.iter().map(|&number| f64::from_bits(number)).collect();
+        let global = halo.with_ghosts(&*self.comm, 1, &own)?;
+        let rows = self.terms.terms.iter().map(|(_, a)| RowBlocks {
+            row_ptr: a.row_ptr().to_vec(),
+            col: a.col().iter().map(|&j| global[j as usize].to_bits()).collect(),
+            values: a.values().to_vec(),
+        });
+        Ok(rows.collect())
+    }
 }

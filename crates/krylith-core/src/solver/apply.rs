@@ -169,8 +169,17 @@ impl Solver<'_> {
         })
     }
 
-    fn apply(&mut self, what: Operand, transposed: bool, x: Numbers, mut y: NumbersMut) -> Result<()> {
+    pub(super) fn apply(
+        &mut self,
+        what: Operand,
+        transposed: bool,
+        x: Numbers,
+        mut y: NumbersMut,
+    ) -> Result<()> {
         self.check_whole()?;
+        if self.leaders.is_some() {
+            return self.apply_on_leaders(what, transposed, x, y);
+        }
         self.check_matrix()?;
         self.check_vectors([("x", x.len()), ("y", y.len())])?;
         let work: &Work<'_> = &|_, engine, local, from, to| engine.apply(transposed, local, what, from, to);

@@ -1,6 +1,8 @@
 //! Device selection. Only this module knows all devices: it picks one, gives the reason, and opens the device
 //! on the thread that will own it.
 
+pub(super) mod views;
+
 use super::attempt::{Engine, Rank};
 use super::estimate::{Estimate, Size};
 use super::experience::{self, Kind, Trial};
@@ -66,7 +68,7 @@ pub(super) fn choose(problem: &Problem, options: &Options) -> Result<Choice> {
                 return Ok(cpu(&format!("auto: {}", estimate.text())));
             }
             // Either all ranks use GPUs or none does.
-            let missing = missing(comm.host().ranks_on_host.len());
+            let missing = own_gpu(comm, &[])?.err();
             let mut count = [f64::from(u8::from(missing.is_some()))];
             comm.sum(&mut count)?;
             Ok(match missing {
@@ -306,19 +308,24 @@ impl SolverSpace for Cpu {
 #[cfg(not(feature = "cuda"))]
 mod absent;
 #[cfg(not(feature = "cuda"))]
+pub(super) use absent::visible;
+#[cfg(not(feature = "cuda"))]
 pub use absent::{Opening, check, first_use, open_ahead};
 #[cfg(not(feature = "cuda"))]
-use absent::{gpu_of_rank, gpu_vectors, is_open, look_cuda, missing, open_cuda, seems_there};
+use absent::{gpu_of_rank, gpu_vectors, is_open, look_cuda, missing, open_cuda, own_gpu, seems_there};
+#[cfg(feature = "cuda")]
+pub(super) use cuda::visible;
 #[cfg(feature = "cuda")]
 pub use cuda::{Opening, check, first_use, open_ahead};
 #[cfg(feature = "cuda")]
-use cuda::{gpu_of_rank, gpu_vectors, is_open, look_cuda, missing, open_cuda, seems_there};
+use cuda::{gpu_of_rank, gpu_vectors, is_open, look_cuda, missing, open_cuda, own_gpu, seems_there};
 
 /// NVIDIA GPUs.
 #[cfg(feature = "cuda")]
 mod cuda {
+    use super::views::{Gpu as Uuid, Views};
     use super::*;
-    use crate::device::cuda::{Cuda, CudaVectors, Device as Gpu, Fabric, Transport, devices};
+    use crate::device::cuda::{Cuda, CudaVectors, Device as Gpu, Fabric, Transport, devices, uuids};
     pub(in super::super) use crate::device::cuda::{is_open, seems_there};
     use crate::halo::RowNumbers;
     use crate::operator::Terms;
@@ -459,33 +466,57 @@ mod cuda {
         Err(Error::NoDevice { device: "cuda".into(), message })
     }
 
-    /// Returns the number of GPUs of a list, or of the host if the list is empty.
-    fn count(list: &[usize]) -> Result<usize> {
-        check(list)?;
-        if list.is_empty() { Ok(devices()?.len()) } else { Ok(list.len()) }
-    }
-
-    /// Returns the GPU of this rank: each rank has its own.
-    fn ordinal(comm: &dyn Communicator, list: &[usize]) -> Result<usize> {
-        let (host, count) = (comm.host(), count(list)?);
-        let (own, ranks) = (host.rank_on_host, host.ranks_on_host.len());
-        if ranks > count {
-            return Err(Error::NoDevice {
-                device: "cuda".into(),
-                message: format!(
-                    "{} on this host share {}; give each rank a GPU of its own, or let one process drive \
-                     several GPUs (cuda:0,1)",
-                    plural(ranks, "rank"),
-                    plural(count, "GPU")
-                ),
-            });
+    /// Returns the GPUs of a list, or all that this process sees if the list is empty, by UUID.
+    pub(in super::super) fn visible(list: &[usize]) -> Vec<Uuid> {
+        let all = uuids().unwrap_or_default();
+        match list {
+            [] => all,
+            _ => list.iter().filter_map(|&n| all.get(n).copied()).collect(),
         }
-        Ok(list.get(own).copied().unwrap_or(own))
     }
 
-    /// Returns the GPU of this rank; `None` if several ranks share one.
+    /// Returns the GPU of this rank by its CUDA ordinal, or the reason why the ranks of this host cannot each
+    /// have one of the list. Collective.
+    pub(in super::super) fn own_gpu(
+        comm: &dyn Communicator,
+        list: &[usize],
+    ) -> Result<std::result::Result<usize, String>> {
+        if comm.size() == 1 {
+            return Ok(missing(1).map_or_else(|| Ok(list.first().copied().unwrap_or(0)), Err));
+        }
+        let views = Views::gather(comm, &visible(list))?;
+        let (ranks, gpus) = views.counts(comm.rank());
+        let place = views.own(comm.rank());
+        let own = place.map(|place| list.get(place).copied().unwrap_or(place)).ok_or_else(|| {
+            let counted = format!("{} for {} on this host", plural(gpus, "GPU"), plural(ranks, "rank"));
+            let why = if gpus == 0 { missing(1) } else { None };
+            match views.differ() {
+                _ if why.is_some() => why.unwrap_or_default(),
+                true => format!("{counted}, and ranks see different GPUs (CUDA_VISIBLE_DEVICES)"),
+                false => counted,
+            }
+        });
+        Ok(own)
+    }
+
+    /// Returns the GPU of this rank: each rank has its own. Collective.
+    fn ordinal(comm: &dyn Communicator, list: &[usize]) -> Result<usize> {
+        let own = own_gpu(comm, list)?;
+        check(list)?;
+        own.map_err(|why| Error::NoDevice {
+            device: "cuda".into(),
+            message: format!(
+                "{why}; set ranks_per_gpu=auto so that ranks share GPUs, give each rank a GPU of its own, or \
+                 let one process drive several GPUs (cuda:0,1)"
+            ),
+        })
+    }
+
+    /// Returns the GPU of this rank; `None` if several ranks share one. Collective.
     pub(in super::super) fn gpu_of_rank(comm: &dyn Communicator, list: &[usize]) -> Result<Option<usize>> {
-        if comm.host().ranks_on_host.len() > count(list)? { Ok(None) } else { ordinal(comm, list).map(Some) }
+        let own = own_gpu(comm, list)?;
+        check(list)?;
+        Ok(own.ok())
     }
 
     /// Creates vectors in the memory of a GPU.

@@ -65,7 +65,7 @@ pub struct Diagnosis {
     /// Own unknowns whose column is empty.
     pub(super) own_empty_columns: Vec<Range<usize>>,
     /// The orthogonal complement of the range of A, as far as it is known.
-    range: OutOfRange,
+    pub(super) range: OutOfRange,
 }
 
 /// A number of indices, and the first few of them.

@@ -32,6 +32,7 @@ mod fixed;
 mod functions;
 pub mod host;
 mod host_criterion;
+mod leaders;
 mod null_space;
 mod parts;
 mod plan;
@@ -79,6 +80,7 @@ use crate::space::{Gather, Stop, Transfer};
 use crate::{Error, Result};
 use device::Choice;
 use fixed::Fixed;
+use leaders::Leaders;
 use rayon::prelude::*;
 use recognise::Prepared;
 use rows::Rows;
@@ -288,6 +290,8 @@ pub struct Solver<'a> {
     adjoint: Option<Box<Solver<'static>>>,
     /// True if the solver has no matrix: it solves only with functions.
     is_without_matrix: bool,
+    /// The ranks that solve for others, if rows gather on some ranks.
+    leaders: Option<Box<Leaders>>,
     /// The failure after which this solver cannot be used any more.
     broken: Option<String>,
 }
@@ -327,7 +331,7 @@ impl<'a> Solver<'a> {
         problem: impl TryInto<Problem<'a>, Error: Into<Error>>,
         options: &Options,
         cancel: &Cancel,
-        waiting: Option<Box<dyn FnMut() + Send>>,
+        mut waiting: Option<Box<dyn FnMut() + Send>>,
     ) -> Result<Self> {
         let mut problem = problem.try_into().map_err(Into::into)?;
         // New matrices of one solver do not reach another.
@@ -337,6 +341,10 @@ impl<'a> Solver<'a> {
         let options = Arc::new(options.settled()?);
         let stop = options.stop_of(problem.unknowns());
         let _ = profile::take(); // discard the times of a failed set-up
+        let problem = match Self::with_leaders(problem, &options, cancel, &mut waiting)? {
+            Ok(solver) => return Ok(solver),
+            Err(problem) => problem,
+        };
         let mut workers = WorkerGroup::new(&problem, &options, waiting)?;
         let prepared = workers.first(|| recognise::prepared(problem, &options))?;
         let Prepared { problem, fixed, dropped, recognised } = prepared;
@@ -365,6 +373,7 @@ impl<'a> Solver<'a> {
             solution,
             column: None,
             adjoint: None,
+            leaders: None,
             is_without_matrix: false,
             broken: None,
         })
@@ -437,7 +446,10 @@ impl<'a> Solver<'a> {
     /// # Ok::<(), krylith::Error>(())
     /// ```
     pub fn while_waiting(&mut self, call: Option<Box<dyn FnMut() + Send>>) {
-        self.workers.while_waiting(call);
+        match self.inner() {
+            Some(inner) => inner.while_waiting(call),
+            None => self.workers.while_waiting(call),
+        }
     }
 
     /// Returns a token that stops a solve from another thread.

@@ -147,6 +147,11 @@ impl<'s, 'v> Request<'s, '_, 'v> {
     /// ```
     pub fn columns(self) -> Result<Vec<Solution>> {
         let Self { solver, b, mut x, mut observer, stop, transposed, given } = self;
+        if solver.leaders.is_some() && !given.is_any() {
+            let stop = stop.unwrap_or(solver.stop);
+            let observer = observer.map(|observer| observer as &mut (dyn Observer + Send));
+            return solver.columns_on_leaders(transposed, stop, b, x, observer);
+        }
         let n = solver.problem.own_len();
         if b.len() != x.len() || n == 0 || !b.len().is_multiple_of(n) {
             return Err(Error::invalid(format!(

@@ -63,6 +63,9 @@ impl Solver<'_> {
         observer: &mut (dyn Observer + Send),
     ) -> Result<()> {
         self.check_whole()?;
+        if self.leaders.is_some() {
+            return self.run_on_leaders(transposed, b, x, observer);
+        }
         self.check_matrix().and_then(|()| self.stop.check())?;
         self.check_vectors([("b", b.len()), ("x", x.len())])?;
         self.check_finite([("b", b), ("x0", x.as_array())])?;

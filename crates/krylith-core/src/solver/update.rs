@@ -101,6 +101,9 @@ impl Solver<'_> {
     /// # Ok::<(), krylith::Error>(())
     /// ```
     pub fn set_matrix(&mut self, name: &str, matrix: Csr) -> Result<()> {
+        if let Some(inner) = self.inner() {
+            inner.set_matrix(name, matrix.clone())?;
+        }
         self.problem.fields.matrices().renew(name, matrix)
     }
 
@@ -109,6 +112,9 @@ impl Solver<'_> {
     /// # Errors
     /// As [`set_matrix`](Self::set_matrix); another number of values.
     pub fn set_matrix_values(&mut self, name: &str, values: &[f64]) -> Result<()> {
+        if let Some(inner) = self.inner() {
+            inner.set_matrix_values(name, values)?;
+        }
         self.problem.fields.matrices().renew_values(name, values)
     }
 
@@ -188,6 +194,9 @@ impl Solver<'_> {
 
     /// Updates the values of up to two terms, which are checked already, and the coefficients.
     fn take(&mut self, new: &[(usize, Numbers)], coefficients: Option<Coefficients>) -> Result<()> {
+        if self.leaders.is_some() {
+            return self.take_on_leaders(new, coefficients);
+        }
         let mut blocks = std::mem::take(&mut self.blocks);
         let done = self.take_by(new, &mut blocks, coefficients);
         self.blocks = blocks;
@@ -242,7 +251,7 @@ impl Solver<'_> {
     }
 
     /// Computes the coefficients of the terms from A, B and τ.
-    fn scale(&mut self, coefficients: Option<Coefficients>) {
+    pub(super) fn scale(&mut self, coefficients: Option<Coefficients>) {
         let (Some((a, b)), Some(coefficients)) = (&self.problem.stages, coefficients) else { return };
         let tau = coefficients.tau();
         for (term, from, factor) in [(0, a, 1.0), (1, b, tau)] {

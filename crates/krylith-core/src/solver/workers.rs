@@ -51,6 +51,14 @@ impl WorkerGroup {
         Ok(Self { parts: None, workers, queues, team, errors, lost: false })
     }
 
+    /// Starts one idle thread, for a rank that does not solve itself.
+    pub fn standby(waiting: Option<Waiting>) -> Result<Self> {
+        let mut workers = Workers::standby()?;
+        workers.waiting = waiting;
+        let (queues, team, errors) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { parts: None, workers, queues, team, errors, lost: false })
+    }
+
     /// Opens the chosen devices, each on its own thread, and closes devices that were open before.
     /// Collective.
     pub fn open(&mut self, problem: &Problem, options: &Arc<Options>, choice: &Choice) -> Result<()> {

@@ -28,6 +28,7 @@ mod functions;
 mod gmres;
 mod ildu;
 mod kronecker_ranks;
+mod leaders;
 mod matching;
 mod multilevel;
 mod newton;

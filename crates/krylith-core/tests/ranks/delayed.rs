@@ -64,6 +64,9 @@ impl Communicator for Delayed {
         let (inner, delay) = (self.inner.channel(messages)?, self.delay);
         Ok(Box::new(Slow { inner, delay, begun: Instant::now(), alone: messages.is_empty() }))
     }
+    fn split(&self, color: usize) -> Result<Arc<dyn Communicator>> {
+        Ok(Arc::new(Self::new(self.inner.split(color)?, self.delay)))
+    }
     fn fail(&self, reason: &str) {
         self.inner.fail(reason);
     }

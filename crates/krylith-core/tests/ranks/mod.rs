@@ -6,6 +6,8 @@
 pub mod delayed;
 #[cfg(feature = "lu")]
 pub mod direct;
+#[allow(dead_code)] // processes use a part of it
+pub mod leaders;
 pub mod solve;
 
 use krylith_core::comm::{Channel, Communicator, Message, agree, gather};
@@ -43,10 +45,41 @@ pub fn conform(comm: &dyn Communicator) {
     halos(comm);
     halos_that_do_not_fit(comm);
     agreement(comm);
+    groups(comm);
     let host = comm.host();
     assert_eq!(host.ranks_on_host[host.rank_on_host], comm.rank());
     assert_eq!(host.ranks_on_host, (0..comm.size()).collect::<Vec<_>>(), "the tests run on one host");
     comm.check().unwrap();
+}
+
+/// Ranks divide into groups, and wait for one of a group without a limit.
+fn groups(comm: &dyn Communicator) {
+    for count in [1, 2, 3] {
+        let (rank, color) = (comm.rank(), comm.rank() % count);
+        let group = comm.split(color).unwrap();
+        let own: Vec<usize> = (0..comm.size()).filter(|q| q % count == color).collect();
+        assert_eq!((group.rank(), group.size()), (rank / count, own.len()), "{count} groups");
+        assert_eq!(group.host().ranks_on_host, (0..own.len()).collect::<Vec<_>>());
+        let mut sum = [rank as f64, 1.0];
+        group.sum(&mut sum).unwrap();
+        assert_eq!(sum, [own.iter().sum::<usize>() as f64, own.len() as f64], "{count} groups");
+        let all = gather(&*group, &[rank as u8]).unwrap();
+        assert!(all.iter().zip(&own).all(|(bytes, q)| *bytes == [*q as u8]), "{count} groups");
+        let first = |other: usize| match group.rank() {
+            0 => Message { rank: other, send: 0..2, receive: 0..0 },
+            _ => Message { rank: 0, send: 0..0, receive: 0..2 },
+        };
+        let others = if group.rank() == 0 { 1..group.size() } else { 0..1 };
+        let mut channel = group.channel(&others.map(first).collect::<Vec<_>>()).unwrap();
+        for round in 0..3 {
+            if group.rank() == 0 && group.size() > 1 {
+                channel.outgoing().copy_from_slice(&[color as f64, f64::from(round)]);
+            }
+            channel.start().unwrap();
+            let came = channel.finish_when_ready().unwrap();
+            assert!(group.rank() == 0 || *came == [color as f64, f64::from(round)]);
+        }
+    }
 }
 
 /// `sum` adds over all ranks with the same bits everywhere; those of rank order if `in_order`.

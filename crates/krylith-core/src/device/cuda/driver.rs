@@ -66,6 +66,26 @@ pub fn devices() -> Result<Vec<DeviceInfo>> {
     })
 }
 
+/// Returns the UUIDs of the GPUs that this process sees, by ordinal.
+///
+/// # Errors
+/// As [`devices`]; a driver that does not name its GPUs.
+pub fn uuids() -> Result<Vec<[u8; 16]>> {
+    let failed = |e: DriverError| Error::Device {
+        device: "cuda".into(),
+        call: "cuDeviceGetUuid".into(),
+        message: text(&e),
+    };
+    let uuid = |info: &DeviceInfo| {
+        let device = result::device::get(info.ordinal as i32)?;
+        let mut id = sys::CUuuid { bytes: [0; 16] };
+        // SAFETY: writes one identifier of a device that the driver returned.
+        unsafe { sys::cuDeviceGetUuid_v2(&mut id, device) }.result()?;
+        Ok(id.bytes.map(|b| b as u8))
+    };
+    devices()?.iter().map(uuid).collect::<std::result::Result<_, _>>().map_err(failed)
+}
+
 fn old_driver() -> String {
     format!(
         "install NVIDIA driver 525 or newer (CUDA {}.{})",

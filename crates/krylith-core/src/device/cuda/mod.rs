@@ -76,7 +76,7 @@ pub use caller::FromDevice;
 pub use compiler::{CacheState, Kernel, Warmed, cache_state, compile_for, compiling, draft_for, warm};
 pub use cudss::{CudaBatch, cudss_version};
 pub use diagonal::CudaBlocks;
-pub use driver::{Buffer, Device, DeviceInfo, devices};
+pub use driver::{Buffer, Device, DeviceInfo, devices, uuids};
 pub(crate) use driver::{is_open, seems_there};
 pub use embedded::{archive, embedded_kernels};
 pub use fabric::{Fabric, Transport};

@@ -172,7 +172,6 @@ impl NearNull {
     }
 
     /// Returns the nodes of which the vectors are the rigid modes, if they are.
-    #[cfg(any(feature = "cuda", test))]
     pub(crate) fn as_rigid(&self) -> Option<&RigidModes> {
         match &self.source {
             Source::Rigid(modes) => Some(modes),
@@ -199,7 +198,9 @@ impl NearNull {
     /// Returns the vectors one after another.
     pub(crate) fn vectors(&self) -> Vec<Vec<f64>> {
         let numbers = self.numbers(&Pool::new(1));
-        (0..self.count).map(|j| numbers[j..].iter().step_by(self.count).copied().collect()).collect()
+        // A rank without rows has no numbers.
+        let from = |j: usize| numbers.get(j..).unwrap_or_default();
+        (0..self.count).map(|j| from(j).iter().step_by(self.count).copied().collect()).collect()
     }
 
     /// Returns these nodes' rows of vectors that have `run` numbers for each node.

@@ -28,15 +28,15 @@ const DEPENDENT: f64 = 1e-10;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(in crate::solver) struct OutOfRange {
     /// Own unknowns whose row is empty.
-    own_empty: Vec<Range<usize>>,
+    pub(in crate::solver) own_empty: Vec<Range<usize>>,
     /// Number of empty rows on all ranks.
-    empty: usize,
+    pub(in crate::solver) empty: usize,
     /// Own rows of the orthonormal vectors.
-    basis: Vec<Vec<f64>>,
+    pub(in crate::solver) basis: Vec<Vec<f64>>,
     /// The reason to report if b has a component along these vectors.
-    words: String,
+    pub(in crate::solver) words: String,
     /// Number of known null vectors of A, including those that are not null vectors of Aᵀ.
-    null: usize,
+    pub(in crate::solver) null: usize,
 }
 
 impl OutOfRange {

@@ -75,6 +75,11 @@ pub(in crate::solver) enum Depth {
 }
 
 impl Constants {
+    /// Creates constants that another rank has found.
+    pub(in crate::solver) fn of_words(vectors: Vec<Vec<f64>>, named: bool, words: String) -> Self {
+        Self { vectors, named, words }
+    }
+
     /// Returns true if no vector was found.
     pub fn is_none(&self) -> bool {
         self.vectors.is_empty()
