@@ -322,3 +322,46 @@ def test_a_solver_may_outlive_mpi(ranks):
         count=2,
     )
     assert len(said) >= 4 and all("inalize" in line for line in said), said
+
+
+def test_rows_gather_on_leaders(ranks):
+    """Several ranks for each device; on CPUs the option says how many."""
+    said = ranks(
+        """
+        from scipy.sparse.linalg import spsolve
+        exact, again = spsolve(A.tocsc(), b), spsolve((A + 0.5 * sp.eye_array(A.shape[0])).tocsc(), b)
+        points = np.stack(np.divmod(np.arange(own.start // 2, own.stop // 2), n), axis=1).astype(float)
+        numbers = np.arange(own.start, own.stop)
+        for share in (1, 2, "4", "auto"):
+            solver = krylith.Solver(A[own], comm=comm, ranks_per_gpu=share, rtol=1e-12, device="cpu", threads=1)
+            solution = solver.solve(b[own])
+            assert np.abs(solution.x - exact[own]).max() < 1e-9
+            together = share in (2, "4") and comm.size > 1
+            assert ("gather on rank" in str(solution)) == together, str(solution)
+            shifted = (A + 0.5 * sp.eye_array(A.shape[0])).tocsr()[own]
+            solver.update_values(shifted)
+            assert np.abs(solver.solve(b[own]).x - again[own]).max() < 1e-9
+            assert np.abs(solver.multiply(b[own]) - shifted @ b).max() < 1e-12
+            both = solver.solve(np.stack([b[own], 2 * b[own]], axis=1)).x
+            assert np.abs(both - again[own, None] * [1, 2]).max() < 1e-8
+            bad = b[own].copy()
+            if rank == comm.size - 1:
+                bad[3] = np.nan
+            try:
+                solver.solve(bad)
+                say("no error")
+            except krylith.Error as e:
+                assert "3" in str(e)
+            coupled = krylith.solve(
+                A[own], b[own], comm=comm, ranks_per_gpu=share, device="cpu", rtol=1e-10, block=2,
+                precond="split(u: amg, p: jacobi; schur=upper, S=selfp)", method="fgmres",
+                fields={"u": numbers[::2], "p": numbers[1::2]}, coordinates=points,
+            )
+            assert coupled.converged and np.abs(coupled.x - exact[own]).max() < 1e-6
+            say(share, solution.iterations, coupled.iterations)
+        """,
+        4,
+    )
+    lines = len(said) // 4
+    assert lines == 4
+    assert all(said[k :: lines] == [said[k]] * 4 for k in range(lines)), said
