@@ -65,6 +65,7 @@ class Options(TypedDict, total=False):
     precision: Literal["f64", "f32"]
     precond_precision: Literal["f64", "f32"]
     format: Literal["auto", "csr", "dia", "dia-full"]
+    ranks_per_gpu: int | Literal["auto"]
     threads: int
     deterministic: bool
     equilibrate: bool
