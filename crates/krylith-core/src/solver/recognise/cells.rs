@@ -20,6 +20,9 @@ const SAMPLE: usize = 500;
 const SIZES: [usize; 3] = [4, 3, 2];
 /// Smallest share of nonzero entries in the blocks of cells. Transported unknowns couple in one direction.
 const FULL: f64 = 0.6;
+/// Smallest share of cells whose own block is as full. In a flow with velocities and pressures, pairs of
+/// velocities do not couple.
+const ALL: f64 = 0.95;
 
 /// The cells of a matrix.
 struct Cells<'a> {
@@ -39,9 +42,12 @@ pub(super) fn find(a: &ScalarRows) -> Option<(Vec<Field>, Recognised)> {
     let cells = Cells::of(a)?;
     let (b, count_of) = (cells.block, cells.unknowns.len() / cells.block);
     let sample = || super::sample(count_of, SAMPLE);
-    let (mut all, mut both) = (vec![0usize; b], vec![0usize; b]);
+    let (mut all, mut both, mut full) = (vec![0usize; b], vec![0usize; b], 0);
     for i in sample() {
-        for (j, block) in cells.blocks(i).iter().filter(|(j, _)| *j != i) {
+        let blocks = cells.blocks(i);
+        let own = blocks.iter().filter(|(j, _)| *j == i).flat_map(|(_, block)| block);
+        full += usize::from(own.filter(|v| **v != 0.0).count() as f64 >= FULL * (b * b) as f64);
+        for (j, block) in blocks.iter().filter(|(j, _)| *j != i) {
             let back = cells.blocks(*j).into_iter().find(|(k, _)| *k == i);
             for c in 0..b {
                 let has = |block: &[f64]| (0..b).any(|r| block[r * b + c] != 0.0);
@@ -50,6 +56,9 @@ pub(super) fn find(a: &ScalarRows) -> Option<(Vec<Field>, Recognised)> {
                 both[c] += usize::from(pair[0] && pair[1]);
             }
         }
+    }
+    if (full as f64) < ALL * sample().count() as f64 {
+        return None;
     }
     let share = |c: usize| both[c] as f64 / all[c].max(1) as f64;
     let pressure = (0..b).find(|&c| share(c) >= BOTH[0])?;
