@@ -194,7 +194,7 @@ fn factors_allocate_nothing() {
         let labels: Vec<u32> = (0..60).map(|_| rng.below(5) as u32).collect();
         let subdomains = Subdomains::from_labels(&labels, 5).unwrap();
         let space = eager(k.rows(), 2);
-        let options = IlduOptions { fill: 1, precision, shift: None };
+        let options = IlduOptions { fill: 1, precision, ..IlduOptions::default() };
         let mut ildu = Ildu::new(&space, &Terms::kronecker(&k), &subdomains, options).unwrap();
         let (x, mut y) = (rng.numbers(k.rows()), vec![0.0; k.rows()]);
         for step in 0..100 {

@@ -37,6 +37,7 @@ pub(crate) mod lu;
 pub(crate) mod multilevel;
 mod null_space;
 mod preconditioner;
+pub(crate) mod range;
 mod schwarz;
 pub(crate) mod spec;
 pub(crate) mod split;

@@ -24,9 +24,9 @@ use crate::method::{KERNELS, MethodName, MethodSpec};
 use crate::operator::{Terms, mixing};
 use crate::options::Options;
 use crate::precond::{
-    COMPOSE_SWEEPS, CYCLE_STEPS, EQUILIBRATED_SWEEPS, INNER_STEPS, INNER_SWEEPS, MULTILEVEL_SWEEPS, NearNull,
-    PrecondSpec, RasSub, SCHWARZ_SWEEPS, SPLIT_SWEEPS, STAGE_SWEEPS, Smoothing, TileFactor, VANKA_SWEEPS,
-    VankaKind,
+    COMPOSE_SWEEPS, CYCLE_STEPS, EQUILIBRATED_SWEEPS, INNER_STEPS, INNER_SWEEPS, IlduOptions,
+    MULTILEVEL_SWEEPS, NearNull, PrecondSpec, RasSub, SCHWARZ_SWEEPS, SPLIT_SWEEPS, STAGE_SWEEPS, Smoothing,
+    TileFactor, VANKA_SWEEPS, VankaKind,
 };
 use crate::problem::LocalProblem;
 use crate::solver::fallbacks::{Attempt, Costs, Seen, attempts};
@@ -162,7 +162,7 @@ fn add_preconditioner(
         all.extend([ildu_form::of(order).into(), ildu_factor::of(order).into()]);
         all.extend([
             ildu_pack::of(order, precision, &shape).into(),
-            ildu_solve::of(order, precision, &shape, true).into(),
+            ildu_solve::of(order, &IlduOptions { precision, ..IlduOptions::default() }, &shape, true).into(),
         ]);
     };
     match precond {

@@ -340,14 +340,41 @@ fn ildu<S: SolverSpace>(
     let (order, whole) = (terms.block() * terms.stages(), local.numbers.is_none());
     let spec = &if whole { spec.as_one(order, terms.block_rows(), space.most_rows(order)) } else { *spec };
     let (subdomains, way) = agree(comm, subdomains(space, local, terms, spec))?;
-    let options = IlduOptions { fill: spec.fill, precision, shift: spec.shift };
+    let compute = computed_in(local);
+    let options = IlduOptions { fill: spec.fill, precision, compute, shift: spec.shift };
     let _analysis = profile::begin(SetupPart::Analysis);
     let factors = agree(comm, numbered(local, Ildu::new(space, terms, &subdomains, options)))?;
     let (plan, shifted) = (factors.outline(), factors.pivots().shifted);
-    let info = factors_info(comm, spec, plan, 1, shifted, &way, start)?;
+    let mut info = factors_info(comm, spec, plan, 1, shifted, &way, start)?;
+    say_computed(comm, compute, factors.is_narrow(), &mut info)?;
     let text = format!("ILDU({}){}", spec.fill, info.text);
     let info = PrecondInfo { name: "ildu".into(), text, keeps_symmetry: spec.shift.is_none(), ..info };
     Ok((Some(Box::new(factors)), info))
+}
+
+/// Returns the precision in which incomplete factors are to compute.
+fn computed_in(local: &LocalProblem) -> Precision {
+    local.precond_precision.unwrap_or_default()
+}
+
+/// If factors were to compute in f32, adds the precision in which they do: f32 if on every rank. Says if some
+/// were promoted. Collective.
+fn say_computed(
+    comm: &dyn Communicator,
+    asked: Precision,
+    narrow: bool,
+    info: &mut PrecondInfo,
+) -> Result<()> {
+    if asked == Precision::F64 {
+        return Ok(());
+    }
+    let promoted = comm::largest(comm, f64::from(u8::from(!narrow)))? > 0.0;
+    let found = if promoted { Precision::F64 } else { asked };
+    info.parameters.push(("compute".into(), Value::Text(found.to_string())));
+    if promoted {
+        info.details.push("computed in f64, because the range of its numbers is too large for f32".into());
+    }
+    Ok(())
 }
 
 /// Builds incomplete factors of each stage, coupled by the lower factor of the Butcher matrix.
@@ -362,7 +389,7 @@ fn stage<S: SolverSpace>(
     let (comm, s) = (space.comm(), terms.stages());
     let spec = &spec.of_stage();
     let (subdomains, way) = agree(comm, subdomains(space, local, terms, spec))?;
-    let options = IlduOptions { fill: spec.fill, precision, shift: spec.shift };
+    let options = IlduOptions { fill: spec.fill, precision, shift: spec.shift, ..IlduOptions::default() };
     let options = StageOptions { ildu: options, coupled: true };
     let _analysis = profile::begin(SetupPart::Analysis);
     let stages = agree(comm, numbered(local, Stage::new(space, terms, &subdomains, options)))?;

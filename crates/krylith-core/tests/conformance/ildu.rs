@@ -78,7 +78,7 @@ fn reference(terms: &Terms, rows: &[u32], x: &[f64]) -> Vec<f64> {
 }
 
 /// All subdomains of the reference, eliminated in the plan's order of rows, in the order of the whole vector.
-fn whole(terms: &Terms, plan: &Plan, x: &[f64]) -> Vec<f64> {
+pub fn whole(terms: &Terms, plan: &Plan, x: &[f64]) -> Vec<f64> {
     let order = terms.block() * terms.stages();
     let mut y = vec![0.0; x.len()];
     for p in 0..plan.count() {
@@ -114,7 +114,7 @@ pub fn grid(rng: &mut Random, [nx, ny, nz]: [usize; 3], b: usize) -> Bsr {
     Bsr::new(b, n, n, row_ptr, col, values).unwrap()
 }
 
-fn runs(n: usize, rows: usize) -> Subdomains {
+pub fn runs(n: usize, rows: usize) -> Subdomains {
     let labels: Vec<u32> = (0..n).map(|i| (i / rows) as u32).collect();
     Subdomains::from_labels(&labels, n.div_ceil(rows)).unwrap()
 }

@@ -25,6 +25,7 @@ pub mod dia;
 #[cfg(feature = "lu")]
 pub mod direct;
 pub mod distributed;
+pub mod factors_f32;
 pub mod factors_transposed;
 pub mod fields;
 pub mod fields_ranks;

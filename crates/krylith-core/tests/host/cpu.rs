@@ -192,6 +192,11 @@ fn factors_match_the_textbook() {
 }
 
 #[test]
+fn ildu_in_f32() {
+    each(|space| conformance::factors_f32::ildu_in_f32(space));
+}
+
+#[test]
 fn factors_are_refreshed() {
     each(|space| conformance::ildu::factors_are_refreshed(space));
 }

@@ -9,6 +9,7 @@ use super::dia::NarrowDiagonals;
 use super::product::Own;
 use super::{CHUNK, Cpu, Wide};
 use crate::operator::check_lengths;
+use crate::precond::range::{exponent, exponent_or_zero, middle, powers};
 use crate::precond::{Diagonal, NarrowCycle, NarrowLevel};
 use crate::space::Space;
 use crate::threads::{Disjoint, Pool, share};
@@ -22,10 +23,6 @@ use std::ops::Range;
 const FEW: usize = 1 << 14;
 /// Smoothing sweeps on the last level if it has no inverse.
 const SMOOTHED: usize = 10;
-/// Largest difference of the exponents of D⁻¹, on a level and between levels. Products of numbers of this
-/// range, and sums of them, stay far from the limits of f32, which are 2^±126.
-const RANGE: i32 = 40;
-
 /// A V-cycle in f32.
 pub(super) struct Narrow {
     levels: Vec<Level>,
@@ -302,12 +299,6 @@ pub(super) fn narrowed(from: &[f64], scale: f64) -> Vec<f32> {
     from.par_iter().with_min_len(FEW).map(|v| (v * scale) as f32).collect()
 }
 
-/// Returns the exponent of a finite number that is not 0.
-fn exponent(v: f64) -> i32 {
-    let bits = (v.to_bits() >> 52 & 0x7ff) as i32;
-    bits.max(1) - 1023
-}
-
 /// Returns the exponent around which those of D⁻¹ lie on all levels; `None` if they differ too much.
 fn common_exponent(levels: &[NarrowLevel<Cpu>]) -> Option<i32> {
     let (mut low, mut high) = (f64::INFINITY, 0.0f64);
@@ -325,11 +316,7 @@ fn common_exponent(levels: &[NarrowLevel<Cpu>]) -> Option<i32> {
     if low > high {
         return Some(0); // the only level is solved directly
     }
-    if !high.is_finite() || exponent(high) - exponent(low) > RANGE {
-        return None;
-    }
-    let middle = exponent(low) + (exponent(high) - exponent(low)) / 2;
-    Some(if middle.abs() <= RANGE / 2 { 0 } else { middle }).filter(|shift| shift.abs() < 1000)
+    if high.is_finite() { middle(exponent(low), exponent(high)) } else { None }
 }
 
 impl NarrowCycle<Cpu> for Narrow {
@@ -338,9 +325,7 @@ impl NarrowCycle<Cpu> for Narrow {
         let n = work[0].b.len();
         check_lengths(n, n, b.len(), x.len())?;
         let largest = largest(pool, b);
-        // Powers of two; two factors, because one may overflow.
-        let e = if largest > 0.0 && largest.is_finite() { exponent(largest) } else { 0 };
-        let powers = |e: i32| [2f64.powi(e / 2), 2f64.powi(e - e / 2)];
+        let e = exponent_or_zero(largest);
         let [f, g] = powers(-e);
         elementwise(
             pool,

@@ -78,7 +78,7 @@ pub trait SubdomainFactors: Space {
     ///
     /// A solve, y ← (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x in every subdomain, or its transpose, takes positions in
     /// vectors that are `step` times as long as the factors have rows. The other numbers of y do not change.
-    type Factors: IncompleteFactors<Self, Plan = Self::Plan, Options = Precision, How = Option<f64>, Solve = Stride>;
+    type Factors: IncompleteFactors<Self, Plan = Self::Plan, Options = IlduOptions, How = Option<f64>, Solve = Stride>;
     /// Cuts the graph of terms on this device into subdomains of at most `rows` block rows, as
     /// [`SubdomainCut::Multilevel`](crate::partition::SubdomainCut::Multilevel); `None` if the host must cut.
     fn cut_graph(&self, _terms: &Terms, _rows: usize) -> Result<Option<Subdomains>> {
@@ -110,9 +110,24 @@ pub struct IlduOptions {
     pub fill: usize,
     /// Precision of the stored factors.
     pub precision: Precision,
+    /// Precision in which solves compute. With `F32` the vector of a subdomain is in f32, and so are the
+    /// stored factors. If the range of the numbers is too large for f32, factors and solves are in f64.
+    pub compute: Precision,
     /// Shift of a pivot that cannot be inverted, relative to the largest entry of its row; `None` makes such
     /// a pivot an error.
     pub shift: Option<f64>,
+}
+
+impl IlduOptions {
+    /// Returns true if solves are to compute in f32.
+    pub(crate) fn is_narrow(&self) -> bool {
+        self.compute == Precision::F32
+    }
+
+    /// Returns the precision of the stored factors.
+    pub(crate) fn stored(&self) -> Precision {
+        if self.is_narrow() { Precision::F32 } else { self.precision }
+    }
 }
 
 /// The preconditioner y = (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x, subdomain by subdomain.
@@ -166,14 +181,15 @@ impl<S: SubdomainFactors> Ildu<S> {
                 plan.block_rows
             )));
         }
-        let factors = S::Factors::prepare(space, &plan, options.precision)?;
+        let factors = S::Factors::prepare(space, &plan, options)?;
         let mut ildu = Self { plan, factors, options, pivots: Pivots::default(), key: fresh_key() };
         ildu.update_values(space, terms)?;
         Ok(ildu)
     }
 
-    /// Factorises again, for new values, τ or coefficients under the same patterns. Nothing is analysed or
-    /// allocated. After an error the factors must not be applied.
+    /// Factorises again, for new values, τ or coefficients under the same patterns. Nothing is analysed.
+    /// Nothing is allocated, unless factors in f32 must become factors in f64. After an error the factors
+    /// must not be applied.
     ///
     /// Values in the memory of the GPU that holds the factors are read in place. A CPU copies device memory
     /// to the host, and keeps the workspace for that after the first time.
@@ -184,7 +200,11 @@ impl<S: SubdomainFactors> Ildu<S> {
         let values = values.into();
         self.plan.check(&values)?;
         let _factors = profile::begin_inside(SetupPart::Factors);
+        let narrow = self.is_narrow();
         self.pivots = self.factors.factorize(space, &values, self.options.shift)?.pivots;
+        if self.is_narrow() != narrow {
+            self.key = fresh_key(); // the factors are in other memory
+        }
         let remedy = match self.options.shift {
             None => "shift such pivots (shift=1e-3), or use another preconditioner",
             Some(_) => "use a larger shift, or another preconditioner",
@@ -252,6 +272,11 @@ impl<S: SubdomainFactors> Ildu<S> {
     /// Returns the factors as the device stores them.
     pub fn factors(&self) -> &S::Factors {
         &self.factors
+    }
+
+    /// Returns true if solves compute in f32.
+    pub fn is_narrow(&self) -> bool {
+        self.factors.is_narrow()
     }
 }
 

@@ -50,8 +50,8 @@ pub trait IncompleteFactors<S: Space>: Sized {
     /// A plan that is too large for the device; out of device memory.
     fn prepare(space: &S, plan: &Arc<Self::Plan>, options: Self::Options) -> Result<Self>;
     /// Factorises values on the plan's pattern. Entry (r·s + k, q·s + l) of a block is Σ
-    /// Cₜ\[k,l\]·Aₜ\[r,q\]. Arithmetic is in f64 whatever the precision. Analyses and allocates nothing.
-    /// Collective if the plan has halos with neighbours.
+    /// Cₜ\[k,l\]·Aₜ\[r,q\]. Arithmetic is in f64 whatever the precision. Analyses nothing, and allocates
+    /// nothing unless f32 has too small a range. Collective if the plan has halos with neighbours.
     ///
     /// A pivot that cannot be inverted is counted, and its row and column are left out of the rest of the
     /// factorisation. The caller has checked the shape of the values.
@@ -97,6 +97,11 @@ pub trait IncompleteFactors<S: Space>: Sized {
         Self::Solve: Copy,
     {
         x.iter().zip(y).try_for_each(|(x, y)| self.solve(space, how, transposed, x, y))
+    }
+    /// Returns true if solves compute in f32. A factorisation whose numbers have too large a range for f32
+    /// makes it false for good: it replaces the factors by factors in f64.
+    fn is_narrow(&self) -> bool {
+        false
     }
     /// Returns the bytes that one application must move at least.
     fn bytes(&self, how: Self::Solve) -> u64;

@@ -1,13 +1,18 @@
-//! The fused L·D·U solve of subdomains, specialised on order, slice width, stored precision and column type.
+//! The fused L·D·U solve of subdomains, specialised on order, slice width, column type, and the precisions of
+//! stored numbers and of the vector.
+//!
+//! A vector in f32 is scaled by the power of two that brings its largest number near 1. The stored D⁻¹ is
+//! scaled, too (`precond/range.rs`). The result is scaled back as it is written in f64.
 
 use super::super::elimination::Stored;
 use super::layout::{Piece, Slice};
-use super::{Columns, Triangles, Values};
+use super::{Columns, Triangles, Values, Vector};
 use crate::device::cpu::Wide;
+use crate::precond::range::{exponent_or_zero, powers};
 use crate::precond::{Plan, Stride};
 use crate::threads::Disjoint;
 use std::cell::RefCell;
-use std::ops::Range;
+use std::ops::{AddAssign, Mul, Neg, Range, SubAssign};
 
 /// A stored local column.
 trait Column: Copy {
@@ -26,11 +31,74 @@ impl Column for u32 {
     }
 }
 
+/// A number of the vector, in whose precision the solve computes.
+trait Real: Copy + Default + AddAssign + SubAssign + Mul<Output = Self> + Neg<Output = Self> {
+    /// True if numbers are scaled before they are rounded.
+    const SCALED: bool;
+    const ONE: Self;
+    /// Rounds v f g.
+    fn of(v: f64, scale: [f64; 2]) -> Self;
+    /// Reverses [`of`](Self::of), with the inverse scale.
+    fn back(self, scale: [f64; 2]) -> f64;
+}
+
+impl Real for f64 {
+    const SCALED: bool = false;
+    const ONE: f64 = 1.0;
+    #[inline(always)]
+    fn of(v: f64, _: [f64; 2]) -> f64 {
+        v
+    }
+    #[inline(always)]
+    fn back(self, _: [f64; 2]) -> f64 {
+        self
+    }
+}
+
+impl Real for f32 {
+    const SCALED: bool = true;
+    const ONE: f32 = 1.0;
+    #[inline(always)]
+    fn of(v: f64, [f, g]: [f64; 2]) -> f32 {
+        (v * f * g) as f32
+    }
+    #[inline(always)]
+    fn back(self, [f, g]: [f64; 2]) -> f64 {
+        f64::from(self) * f * g
+    }
+}
+
+/// A stored number that is used in arithmetic of R.
+trait Usable<R>: Stored {
+    fn get(self) -> R;
+}
+
+impl Usable<f64> for f64 {
+    #[inline(always)]
+    fn get(self) -> f64 {
+        self
+    }
+}
+impl Usable<f64> for f32 {
+    #[inline(always)]
+    fn get(self) -> f64 {
+        f64::from(self)
+    }
+}
+impl Usable<f32> for f32 {
+    #[inline(always)]
+    fn get(self) -> f32 {
+        self
+    }
+}
+
 /// One thread's part of a solve: y = (I + U)⁻¹ D⁻¹ (I + L)⁻¹ x in these subdomains, with these triangles.
 pub(super) struct Share<'a> {
     pub plan: &'a Plan,
     pub of: &'a Triangles,
     pub subdomains: Range<usize>,
+    /// For each subdomain the exponent of its scale, if vectors are in f32.
+    pub shifts: &'a [i32],
     pub at: Stride,
     pub x: &'a [f64],
     pub y: &'a Disjoint<'a, f64>,
@@ -38,37 +106,40 @@ pub(super) struct Share<'a> {
 
 impl Share<'_> {
     /// Solves; `vector` has space for the largest subdomain and a slice more.
-    pub fn solve(&self, vector: &mut [f64]) {
-        match (&self.of.values, &*self.of.columns) {
-            (Values::F64(v), Columns::U16(c)) => self.by_order(v, c, vector),
-            (Values::F64(v), Columns::U32(c)) => self.by_order(v, c, vector),
-            (Values::F32(v), Columns::U16(c)) => self.by_order(v, c, vector),
-            (Values::F32(v), Columns::U32(c)) => self.by_order(v, c, vector),
+    pub fn solve(&self, vector: &mut Vector) {
+        match (&self.of.values, &*self.of.columns, vector) {
+            (Values::F64(v), Columns::U16(c), Vector::F64(vector)) => self.by_order(v, c, vector),
+            (Values::F64(v), Columns::U32(c), Vector::F64(vector)) => self.by_order(v, c, vector),
+            (Values::F32(v), Columns::U16(c), Vector::F64(vector)) => self.by_order(v, c, vector),
+            (Values::F32(v), Columns::U32(c), Vector::F64(vector)) => self.by_order(v, c, vector),
+            (Values::F32(v), Columns::U16(c), Vector::F32(vector)) => self.by_order(v, c, vector),
+            (Values::F32(v), Columns::U32(c), Vector::F32(vector)) => self.by_order(v, c, vector),
+            (Values::F64(_), _, Vector::F32(_)) => unreachable!("factors in f64 for vectors in f32"),
         }
     }
 
-    fn by_order<T: Stored, C: Column>(&self, values: &[T], columns: &[C], vector: &mut [f64]) {
+    fn by_order<R: Real, T: Usable<R>, C: Column>(&self, values: &[T], columns: &[C], vector: &mut [R]) {
         match self.plan.order {
-            1 => self.each::<T, C, 1, 8, 4>(values, columns, vector),
-            2 => self.each::<T, C, 2, 4, 4>(values, columns, vector),
-            3 => self.each::<T, C, 3, 4, 4>(values, columns, vector),
-            4 => self.each::<T, C, 4, 1, 1>(values, columns, vector),
-            5 => self.each::<T, C, 5, 1, 1>(values, columns, vector),
-            6 => self.each::<T, C, 6, 1, 1>(values, columns, vector),
-            7 => self.each::<T, C, 7, 1, 1>(values, columns, vector),
-            8 => self.each::<T, C, 8, 1, 1>(values, columns, vector),
-            _ => self.each::<T, C, 0, 1, 1>(values, columns, vector),
+            1 => self.each::<R, T, C, 1, 8, 4>(values, columns, vector),
+            2 => self.each::<R, T, C, 2, 4, 4>(values, columns, vector),
+            3 => self.each::<R, T, C, 3, 4, 4>(values, columns, vector),
+            4 => self.each::<R, T, C, 4, 1, 1>(values, columns, vector),
+            5 => self.each::<R, T, C, 5, 1, 1>(values, columns, vector),
+            6 => self.each::<R, T, C, 6, 1, 1>(values, columns, vector),
+            7 => self.each::<R, T, C, 7, 1, 1>(values, columns, vector),
+            8 => self.each::<R, T, C, 8, 1, 1>(values, columns, vector),
+            _ => self.each::<R, T, C, 0, 1, 1>(values, columns, vector),
         }
     }
 
     /// Solves with slices that are WIDE, NARROW or 1 rows wide; M = 0 stands for any order.
-    fn each<T: Stored, C: Column, const M: usize, const WIDE: usize, const NARROW: usize>(
+    fn each<R: Real, T: Usable<R>, C: Column, const M: usize, const WIDE: usize, const NARROW: usize>(
         &self,
         values: &[T],
         columns: &[C],
-        vector: &mut [f64],
+        vector: &mut [R],
     ) {
-        let Self { plan, of, subdomains, at, x, y } = self;
+        let Self { plan, of, subdomains, shifts, at, x, y } = self;
         let vector = RefCell::new(vector);
         pulp::Arch::new().dispatch(Wide(
             #[inline(always)]
@@ -77,8 +148,15 @@ impl Share<'_> {
                 let m = if M == 0 { plan.order } else { M };
                 for p in subdomains.clone() {
                     let rows = &plan.rows[plan.ptr[p]..plan.ptr[p + 1]];
+                    let [scale, back] = match R::SCALED {
+                        true => {
+                            let e = exponent_or_zero(largest(*at, m, rows, x));
+                            [powers(-e), powers(e + shifts[p])]
+                        }
+                        false => [[1.0; 2]; 2],
+                    };
                     for (to, &i) in vector.chunks_exact_mut(m).zip(rows) {
-                        gather(*at, i as usize * m, x, to);
+                        gather(*at, i as usize * m, x, scale, to);
                     }
                     let piece = &of.layout.pieces[p];
                     let (values, columns) = (&values[piece.values..], &columns[piece.columns..]);
@@ -86,15 +164,15 @@ impl Share<'_> {
                     if M == 0 {
                         any_order(m, slices, piece, values, columns, vector);
                     } else if piece.lanes == 1 {
-                        solve::<T, C, M, 1>(slices, piece, values, columns, vector);
+                        solve::<R, T, C, M, 1>(slices, piece, values, columns, vector);
                     } else if piece.lanes == WIDE {
-                        solve::<T, C, M, WIDE>(slices, piece, values, columns, vector);
+                        solve::<R, T, C, M, WIDE>(slices, piece, values, columns, vector);
                     } else {
-                        solve::<T, C, M, NARROW>(slices, piece, values, columns, vector);
+                        solve::<R, T, C, M, NARROW>(slices, piece, values, columns, vector);
                     }
                     for (from, &i) in vector.chunks_exact(m).zip(rows) {
                         // SAFETY: a row is in one subdomain, and a subdomain in one thread's share.
-                        unsafe { scatter(*at, i as usize * m, from, y) };
+                        unsafe { scatter(*at, i as usize * m, from, back, y) };
                     }
                 }
             },
@@ -102,14 +180,30 @@ impl Share<'_> {
     }
 }
 
+/// Returns the largest size of the numbers of these rows.
+#[inline(always)]
+fn largest(at: Stride, m: usize, rows: &[u32], x: &[f64]) -> f64 {
+    let mut most = 0;
+    for &i in rows {
+        for r in 0..m {
+            // The bits of positive numbers order as the numbers do, and NaN comes last.
+            most = most.max(x[(i as usize * m + r) * at.step + at.offset].abs().to_bits());
+        }
+    }
+    f64::from_bits(most)
+}
+
 /// Copies the numbers from `first` on, in the stride of `at`, to `to`.
 #[inline(always)]
-fn gather(at: Stride, first: usize, x: &[f64], to: &mut [f64]) {
+fn gather<R: Real>(at: Stride, first: usize, x: &[f64], scale: [f64; 2], to: &mut [R]) {
     if at == Stride::ALL {
-        return to.copy_from_slice(&x[first..first + to.len()]);
+        for (to, &x) in to.iter_mut().zip(&x[first..]) {
+            *to = R::of(x, scale);
+        }
+        return;
     }
     for (r, to) in to.iter_mut().enumerate() {
-        *to = x[(first + r) * at.step + at.offset];
+        *to = R::of(x[(first + r) * at.step + at.offset], scale);
     }
 }
 
@@ -118,62 +212,66 @@ fn gather(at: Stride, first: usize, x: &[f64], to: &mut [f64]) {
 /// # Safety
 /// No other thread may access these numbers of y.
 #[inline(always)]
-unsafe fn scatter(at: Stride, first: usize, from: &[f64], y: &Disjoint<f64>) {
+unsafe fn scatter<R: Real>(at: Stride, first: usize, from: &[R], scale: [f64; 2], y: &Disjoint<f64>) {
     if at == Stride::ALL {
         // SAFETY: as the caller promises.
-        return unsafe { y.range(first..first + from.len()) }.copy_from_slice(from);
+        let y = unsafe { y.range(first..first + from.len()) };
+        for (y, from) in y.iter_mut().zip(from) {
+            *y = from.back(scale);
+        }
+        return;
     }
     for (r, &from) in from.iter().enumerate() {
         let k = (first + r) * at.step + at.offset;
         // SAFETY: as the caller promises.
-        unsafe { y.range(k..k + 1)[0] = from };
+        unsafe { y.range(k..k + 1)[0] = from.back(scale) };
     }
 }
 
 /// Does both solves of one subdomain, W rows at a time.
 #[inline(always)]
-fn solve<T: Stored, C: Column, const M: usize, const W: usize>(
+fn solve<R: Real, T: Usable<R>, C: Column, const M: usize, const W: usize>(
     slices: &[Slice],
     piece: &Piece,
     mut values: &[T],
     mut columns: &[C],
-    x: &mut [f64],
+    x: &mut [R],
 ) {
     for slice in &slices[piece.lower.clone()] {
         let at = slice.start as usize * M;
-        let mut sum = load::<M, W>(x, at);
+        let mut sum = load::<R, M, W>(x, at);
         for _ in 0..slice.slots {
-            subtract::<T, C, M, W>(&mut sum, &mut values, &mut columns, x);
+            subtract::<R, T, C, M, W>(&mut sum, &mut values, &mut columns, x);
         }
-        store::<M, W>(x, at, &sum);
+        store::<R, M, W>(x, at, &sum);
     }
     for slice in &slices[piece.upper.clone()] {
         let at = slice.start as usize * M;
-        let z = load::<M, W>(x, at);
+        let z = load::<R, M, W>(x, at);
         let (d, rest) = values.split_at(M * M * W);
         values = rest;
-        let mut sum = [[0.0; W]; M];
+        let mut sum = [[R::default(); W]; M];
         for c in 0..M {
             for r in 0..M {
                 for l in 0..W {
-                    sum[r][l] += d[(c * M + r) * W + l].widen() * z[c][l];
+                    sum[r][l] += d[(c * M + r) * W + l].get() * z[c][l];
                 }
             }
         }
         for _ in 0..slice.slots {
-            subtract::<T, C, M, W>(&mut sum, &mut values, &mut columns, x);
+            subtract::<R, T, C, M, W>(&mut sum, &mut values, &mut columns, x);
         }
-        store::<M, W>(x, at, &sum);
+        store::<R, M, W>(x, at, &sum);
     }
 }
 
 /// Subtracts one block of each of W rows times its part of x from the sums.
 #[inline(always)]
-fn subtract<T: Stored, C: Column, const M: usize, const W: usize>(
-    sum: &mut [[f64; W]; M],
+fn subtract<R: Real, T: Usable<R>, C: Column, const M: usize, const W: usize>(
+    sum: &mut [[R; W]; M],
     values: &mut &[T],
     columns: &mut &[C],
-    x: &[f64],
+    x: &[R],
 ) {
     let (v, rest) = values.split_at(M * M * W);
     *values = rest;
@@ -182,10 +280,10 @@ fn subtract<T: Stored, C: Column, const M: usize, const W: usize>(
     for c in 0..M {
         // SAFETY: columns are below the number of rows of the subdomain, with M numbers each, and x is at
         // least as long.
-        let x: [f64; W] = std::array::from_fn(|l| unsafe { *x.get_unchecked(j[l].at() * M + c) });
+        let x: [R; W] = std::array::from_fn(|l| unsafe { *x.get_unchecked(j[l].at() * M + c) });
         for r in 0..M {
             for l in 0..W {
-                sum[r][l] -= v[(c * M + r) * W + l].widen() * x[l];
+                sum[r][l] -= v[(c * M + r) * W + l].get() * x[l];
             }
         }
     }
@@ -193,14 +291,14 @@ fn subtract<T: Stored, C: Column, const M: usize, const W: usize>(
 
 /// Loads W rows of x, component by component.
 #[inline(always)]
-fn load<const M: usize, const W: usize>(x: &[f64], at: usize) -> [[f64; W]; M] {
+fn load<R: Real, const M: usize, const W: usize>(x: &[R], at: usize) -> [[R; W]; M] {
     let x = &x[at..at + M * W];
     std::array::from_fn(|r| std::array::from_fn(|l| x[l * M + r]))
 }
 
 /// Reverses [`load`].
 #[inline(always)]
-fn store<const M: usize, const W: usize>(x: &mut [f64], at: usize, sum: &[[f64; W]; M]) {
+fn store<R: Real, const M: usize, const W: usize>(x: &mut [R], at: usize, sum: &[[R; W]; M]) {
     let x = &mut x[at..at + M * W];
     for r in 0..M {
         for l in 0..W {
@@ -211,15 +309,15 @@ fn store<const M: usize, const W: usize>(x: &mut [f64], at: usize, sum: &[[f64; 
 
 /// Does both solves of one subdomain with blocks of any order, row by row.
 #[inline(always)]
-fn any_order<T: Stored, C: Column>(
+fn any_order<R: Real, T: Usable<R>, C: Column>(
     m: usize,
     slices: &[Slice],
     piece: &Piece,
     values: &[T],
     columns: &[C],
-    x: &mut [f64],
+    x: &mut [R],
 ) {
-    let mut sum = [0.0; crate::precond::MAX_ORDER];
+    let mut sum = [R::default(); crate::precond::MAX_ORDER];
     let sum = &mut sum[..m];
     let mut blocks = values.chunks_exact(m * m);
     let mut columns = columns.iter();
@@ -229,13 +327,13 @@ fn any_order<T: Stored, C: Column>(
         if s < piece.upper.start {
             sum.copy_from_slice(&x[at..at + m]);
         } else {
-            sum.fill(0.0);
-            multiply_add(m, 1.0, blocks.next().unwrap_or_default(), &x[at..at + m], sum);
+            sum.fill(R::default());
+            multiply_add(m, R::ONE, blocks.next().unwrap_or_default(), &x[at..at + m], sum);
         }
         for _ in 0..slices[s].slots {
             let (Some(block), Some(j)) = (blocks.next(), columns.next()) else { break };
             let at = j.at() * m;
-            multiply_add(m, -1.0, block, &x[at..at + m], sum);
+            multiply_add(m, -R::ONE, block, &x[at..at + m], sum);
         }
         x[at..at + m].copy_from_slice(sum);
     }
@@ -243,11 +341,11 @@ fn any_order<T: Stored, C: Column>(
 
 /// Computes sum += factor · (block stored by columns) x.
 #[inline(always)]
-fn multiply_add<T: Stored>(m: usize, factor: f64, block: &[T], x: &[f64], sum: &mut [f64]) {
+fn multiply_add<R: Real, T: Usable<R>>(m: usize, factor: R, block: &[T], x: &[R], sum: &mut [R]) {
     for (column, &x) in block.chunks_exact(m).zip(x) {
         let x = factor * x;
         for (sum, v) in sum.iter_mut().zip(column) {
-            *sum += v.widen() * x;
+            *sum += v.get() * x;
         }
     }
 }

@@ -2,8 +2,10 @@
 
 use super::super::compiler::Kernel;
 use super::super::launch::{Address, At, Entry, Of, Set, kernels};
-use super::super::specialisations::{STORES, define, value};
+use super::super::specialisations::{STORES, define, value, vectors};
 use super::{IlduShape, Matrix, PLAN_THREADS};
+use crate::precond::IlduOptions;
+use crate::precond::range::RANGE;
 use crate::space::Precision;
 
 kernels! {
@@ -16,9 +18,13 @@ kernels! {
         starts: At<i64>, depths: At<u32>, levels: At<u32>, row_starts: At<i64>, columns: At<u16>,
         diagonal: At<i64>, rows: At<u32>, shift: f64, work: At<f64>, pivots: Address,
     );
+    fn ildu_range(
+        starts: At<i64>, row_starts: At<i64>, diagonal: At<i64>, work: At<f64>, shifts: At<i32>,
+        too_wide: At<u32>,
+    );
     fn ildu_pack(
         starts: At<i64>, sums: At<i64>, row_starts: At<i64>, diagonal: At<i64>, from: At<u32>,
-        chunks: Address, places: At<u8>, work: At<f64>, values: At<u8>,
+        chunks: Address, places: At<u8>, work: At<f64>, shifts: At<i32>, values: At<u8>,
     );
 }
 
@@ -58,7 +64,7 @@ kernels! {
     ILDU_SOLVE in "ildu_solve.cu", solve_kernels;
     fn ildu_solve(
         halt: At<i32>, starts: At<i64>, sums: At<i64>, rows: At<u32>, slots: At<u16>, chunks: Address,
-        places: At<u8>, values: At<u8>, step: i32, offset: i32, x: At<f64>, y: At<f64>,
+        places: At<u8>, values: At<u8>, shifts: At<i32>, step: i32, offset: i32, x: At<f64>, y: At<f64>,
     );
 }
 
@@ -81,8 +87,8 @@ kernels! {
 /// Returns a kernel of `ildu_factor.cu`. Only the packing kernel depends on the precision and on the solve.
 fn ildu_set_up<K: Entry>(entry: K, order: usize, precision: Precision, warps: usize) -> Of<K> {
     let threads = define("THREADS", IlduShape::FACTOR_THREADS);
-    let defines = vec![define("ORDER", order), value(precision), threads, define("WARPS", warps)];
-    entry.with(defines)
+    let (warps, range) = (define("WARPS", warps), define("RANGE", RANGE));
+    entry.with(vec![define("ORDER", order), value(precision), threads, warps, range])
 }
 
 impl ildu_form {
@@ -99,6 +105,13 @@ impl ildu_factor {
     }
 }
 
+impl ildu_range {
+    /// Returns the kernel that finds the scales of solves in f32.
+    pub(super) fn of(order: usize) -> Of<Self> {
+        ildu_set_up(Self, order, Precision::F64, 1)
+    }
+}
+
 impl ildu_pack {
     /// Returns the kernel that copies factors to the order of their use.
     pub(crate) fn of(order: usize, precision: Precision, shape: &IlduShape) -> Of<Self> {
@@ -107,17 +120,18 @@ impl ildu_pack {
 }
 
 impl ildu_solve {
-    /// Returns the kernel that solves with the factors of subdomains; `gathered` where their rows are not
-    /// consecutive.
-    pub(crate) fn of(order: usize, precision: Precision, shape: &IlduShape, gathered: bool) -> Of<Self> {
-        Self.with(vec![
+    /// Returns the kernel that solves with the factors of subdomains, stored and computed in the precisions
+    /// of `options`; `gathered` where their rows are not consecutive.
+    pub(crate) fn of(order: usize, options: &IlduOptions, shape: &IlduShape, gathered: bool) -> Of<Self> {
+        let defines = [
             define("ORDER", order),
-            value(precision),
+            value(options.stored()),
             define("WARPS", shape.warps),
             define("STAGE", shape.stage),
             define("DEPTH", shape.depth),
             define("GATHERED", gathered as u32),
-        ])
+        ];
+        Self.with(defines.into_iter().chain(vectors(options.compute)).collect())
     }
 }
 
@@ -188,7 +202,15 @@ fn stream_kernels(set: Set) -> Vec<Kernel> {
 fn solve_kernels(set: Set) -> Vec<Kernel> {
     let of = |(order, precision, shape): (usize, Precision, IlduShape)| {
         let gathered = set.choose([false, true], [true]);
-        gathered.into_iter().map(move |gathered| ildu_solve::of(order, precision, &shape, gathered).into())
+        let computes = if precision == Precision::F32 { STORES.to_vec() } else { vec![precision] };
+        let each = move |gathered| {
+            let one = move |compute| {
+                let options = IlduOptions { precision, compute, ..IlduOptions::default() };
+                ildu_solve::of(order, &options, &shape, gathered).into()
+            };
+            computes.clone().into_iter().map(one)
+        };
+        gathered.into_iter().flat_map(each)
     };
     shapes(set).into_iter().flat_map(of).collect()
 }

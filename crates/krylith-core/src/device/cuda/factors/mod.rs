@@ -15,6 +15,9 @@
 //! stream (`ildu_stream.cu`), and factorizes and packs (`ildu_factor.cu`). Between these steps the host reads
 //! a few sums, which give the size of the memory that the next step needs.
 //!
+//! With `compute=f32` the vector in shared memory is in f32, so more subdomains fit on a multiprocessor. Their
+//! scales are found after each factorisation. If the range of a subdomain is too large, all become f64.
+//!
 //! Transposed solves have a stream of their own, which the same kernel reads. Its pattern is transposed
 //! (`ildu_transpose.cu`); levels and the factors in `work` are those of the forward solve.
 
@@ -22,11 +25,11 @@ mod kernels;
 mod plan;
 mod shape;
 
-use kernels::ildu_transpose;
 pub(in crate::device::cuda) use kernels::{
     ILDU_FACTOR, ILDU_ORDER, ILDU_PLAN, ILDU_SOLVE, ILDU_STREAM, ILDU_TRANSPOSE,
 };
 pub(crate) use kernels::{ildu_count, ildu_factor, ildu_form, ildu_pack, ildu_plan, ildu_solve, ildu_stream};
+use kernels::{ildu_range, ildu_transpose};
 pub use plan::CudaPlan;
 pub(in crate::device::cuda) use plan::THREADS as PLAN_THREADS;
 pub use shape::IlduShape;
@@ -37,7 +40,9 @@ use super::launch::Function;
 use super::scan::scan_columns;
 use crate::operator::{TermValues, Terms, not_prepared};
 use crate::partition::Subdomains;
-use crate::precond::{FactorQuality, IncompleteFactors, Outline, Pivots, Plan, Stride, SubdomainFactors};
+use crate::precond::{
+    FactorQuality, IlduOptions, IncompleteFactors, Outline, Pivots, Plan, Stride, SubdomainFactors,
+};
 use crate::space::Precision;
 use crate::{Error, Result};
 use std::sync::Arc;
@@ -61,6 +66,16 @@ pub struct CudaFactors {
     pivots: Buffer<u64>,
     stream: Stream,
     transposed: Option<Transposed>,
+    narrow: Option<Narrow>,
+}
+
+/// What solves in f32 need besides their stream.
+struct Narrow {
+    /// For each subdomain the exponent of the power of two that divides D⁻¹.
+    shifts: Buffer<i32>,
+    /// Not 0 if the range of a subdomain is too large for f32.
+    too_wide: Buffer<u32>,
+    range: Function<ildu_range>,
 }
 
 /// The stream of the transpose, and what packs it.
@@ -127,19 +142,20 @@ impl SubdomainFactors for Cuda {
 
 impl IncompleteFactors<Cuda> for CudaFactors {
     type Plan = CudaPlan;
-    type Options = Precision;
+    type Options = IlduOptions;
     type How = Option<f64>;
     type Solve = Stride;
 
-    fn prepare(space: &Cuda, plan: &Arc<CudaPlan>, precision: Precision) -> Result<Self> {
+    fn prepare(space: &Cuda, plan: &Arc<CudaPlan>, options: IlduOptions) -> Result<Self> {
+        let (precision, number) = (options.stored(), options.compute.bytes());
         let (device, order, largest) = (space.device(), plan.outline.order, plan.outline.largest);
         if !(1..=32).contains(&order) {
             return Err(Error::Unsupported(format!(
                 "incomplete factors on a GPU do not support blocks of order {order}; orders 1 to 32 are supported"
             )));
         }
-        let shape = IlduShape::choose(order, 8 * largest * order);
-        let (shared, room) = (shape.ring() + largest * order * 8, device.shared_memory());
+        let shape = IlduShape::choose(order, number * largest * order);
+        let (shared, room) = (shape.ring() + largest * order * number, device.shared_memory());
         if shared > room || largest > MOST_ROWS {
             return Err(Error::Unsupported(format!(
                 "a subdomain has {largest} block rows of order {order}, too many for a GPU with {room} bytes of shared \
@@ -151,12 +167,21 @@ impl IncompleteFactors<Cuda> for CudaFactors {
             form: device.function(&ildu_form::of(order))?,
             factor: device.function(&ildu_factor::of(order))?,
             pack: device.function(&ildu_pack::of(order, precision, &shape))?,
-            solve: device.function(&ildu_solve::of(order, precision, &shape, !plan.consecutive))?,
+            solve: device.function(&ildu_solve::of(order, &options, &shape, !plan.consecutive))?,
         };
         device.allow_shared(&functions.solve, 32 * shape.warps, shared)?;
         device.allow_shared(&functions.factor, IlduShape::FACTOR_THREADS, IlduShape::factor_shared(order))?;
         let what = "incomplete factors";
+        let narrow = match options.is_narrow() {
+            false => None,
+            true => Some(Narrow {
+                shifts: device.zeros(plan.outline.subdomains, what)?,
+                too_wide: device.zeros(1, what)?,
+                range: device.function(&ildu_range::of(order))?,
+            }),
+        };
         Ok(CudaFactors {
+            narrow,
             shape,
             shared,
             functions,
@@ -211,13 +236,29 @@ impl IncompleteFactors<Cuda> for CudaFactors {
                 &f.work,
                 &f.pivots,
             )?;
+        if let Some(Narrow { shifts, too_wide, range }) = &mut f.narrow {
+            device.clear(too_wide)?;
+            let launch = range.on(device, count, IlduShape::FACTOR_THREADS);
+            launch.run(&plan.starts, &plan.row_starts, &plan.diagonal, &f.work, &*shifts, &*too_wide)?;
+        }
         f.pack(device, &f.stream, [&plan.row_starts, &plan.diagonal], None)?;
         if let Some(t) = &f.transposed {
             f.pack(device, &t.stream, [&t.row_starts, &t.diagonal], Some(&t.from))?;
         }
-        let mut found = [0u64; 2];
+        let (mut found, mut wide) = ([0u64; 2], [0u32]);
         device.read(&f.pivots, 0, &mut found)?;
+        if let Some(narrow) = &f.narrow {
+            device.read(&narrow.too_wide, 0, &mut wide)?;
+        }
+        if wide != [0] {
+            f.promote(space)?;
+            return f.factorize(space, new, shift);
+        }
         Ok(Pivots::of_kernel(found).into())
+    }
+
+    fn is_narrow(&self) -> bool {
+        self.narrow.is_some()
     }
 
     fn prepare_transpose(&mut self, space: &Cuda) -> Result<()> {
@@ -263,6 +304,7 @@ impl IncompleteFactors<Cuda> for CudaFactors {
             &stream.chunks,
             &stream.places,
             &stream.values,
+            f.narrow.as_ref().map(|narrow| &narrow.shifts),
             at.step as i32,
             at.offset as i32,
             x,
@@ -303,8 +345,16 @@ impl CudaFactors {
             &stream.chunks,
             &stream.places,
             &self.work,
+            self.narrow.as_ref().map(|narrow| &narrow.shifts),
             &stream.values,
         )
+    }
+
+    /// Replaces all factors by factors in f64, without their values.
+    fn promote(&mut self, space: &Cuda) -> Result<()> {
+        let transposed = self.transposed.take().is_some();
+        *self = Self::prepare(space, &self.plan.clone(), IlduOptions::default())?;
+        if transposed { self.prepare_transpose(space) } else { Ok(()) }
     }
 }
 

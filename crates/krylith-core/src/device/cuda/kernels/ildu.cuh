@@ -1,8 +1,8 @@
 // ildu: layout of the factors of a subdomain in memory. Shared by ildu_stream.cu, which computes the layout,
 // ildu_factor.cu, which writes the values, and ildu_solve.cu, which reads both.
 //
-// Macros: ORDER (b times s, order of a block, 1 to 32), VALUE (double or float as stored; arithmetic is in
-// double), WARPS (of the solve).
+// Macros: ORDER (b times s, order of a block, 1 to 32), VALUE (double or float as stored; factors are
+// computed in double), WARPS (of the solve).
 //
 // A subdomain is a run of chunks. A chunk is brought to shared memory by one copy. It consists of its place,
 // which describes its contents, and its values. A chunk is processed in steps. In a step each warp has one

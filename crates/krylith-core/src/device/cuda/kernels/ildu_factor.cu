@@ -1,12 +1,15 @@
-// ildu_factor: block ILU of every subdomain at once, on the pattern of a plan, in three kernels.
+// ildu_factor: block ILU of every subdomain at once, on the pattern of a plan, in four kernels.
 //
 //   ildu_form    adds a term's values to the plan's entries, C (x) A; bytes: the term's values once, the
 //                entries once
 //   ildu_factor  the factorisation in place, one thread block per subdomain, a warp per block row, level
 //                by level
+//   ildu_range   finds the power of two for solves in f32, one thread block per subdomain; bytes: the entries
+//                once
 //   ildu_pack    copies the factors, or their transposes, to the stream that ildu_solve reads
 //
-// Macros: those of ildu.cuh, THREADS (of ildu_factor and ildu_pack; WARPS are those of the solve).
+// Macros: those of ildu.cuh, THREADS (of ildu_factor, ildu_range and ildu_pack; WARPS are those of the solve),
+// RANGE (largest difference of exponents, as in precond/range.rs).
 //
 // Row i of the plan is eliminated in the usual order (IKJ): for each j < i of its pattern, ascending, a_ik -=
 // (L D)_ij U_jk for the k of both patterns. U has a unit diagonal, so (L D)_ij is the a_ij that elimination
@@ -171,10 +174,62 @@ ildu_factor(const long long* __restrict__ starts, const unsigned* __restrict__ d
     else factor_blocks(first, end, depth, levels, row_starts, columns, diagonal, rows, shift, work, pivots, memory);
 }
 
+// The exponent of a number plus 1023; 0 for 0, and 0x7ff if the number is not finite.
+__device__ __forceinline__ unsigned exponent_of(double v) {
+    const unsigned long long bits = (unsigned long long)__double_as_longlong(fabs(v));
+    return bits ? max(1u, (unsigned)(bits >> 52)) : 0u;
+}
+__device__ __forceinline__ unsigned warp_max(unsigned e) {
+#pragma unroll
+    for (int d = 16; d; d /= 2) e = max(e, __shfl_xor_sync(ALL, e, d));
+    return e;
+}
+
+// For each subdomain the exponent around which those of D^-1 lie, or 0 if they are near 0. Solves in f32 read
+// D^-1 divided by this power of two, and L D multiplied by it. *too_wide: set if the range is too large.
+extern "C" __global__ void __launch_bounds__(THREADS)
+ildu_range(const long long* __restrict__ starts, const long long* __restrict__ row_starts, const long long* __restrict__ diagonal,
+           const double* __restrict__ work, int* __restrict__ shifts, unsigned* too_wide) {
+    __shared__ unsigned low, high, left, right;
+    if (threadIdx.x == 0) {
+        low = 0xffffu;
+        high = left = right = 0;
+    }
+    __syncthreads();
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    for (long long i = starts[blockIdx.x] + warp; i < starts[blockIdx.x + 1]; i += OWN_WARPS) {
+        const long long begin = row_starts[i], middle = diagonal[i], last = row_starts[i + 1];
+        for (int r = 0; r < ORDER; ++r) {
+            const unsigned row = warp_max(lane < ORDER ? exponent_of(work[middle * ENTRIES + r * ORDER + lane]) : 0u);
+            if (lane > 0 || row == 0) continue;  // a row of zeros has no pivot
+            atomicMin(&low, row);
+            atomicMax(&high, row);
+        }
+        unsigned before = 0, behind = 0;
+        for (long long e = begin * ENTRIES + lane; e < middle * ENTRIES; e += 32) before = max(before, exponent_of(work[e]));
+        for (long long e = (middle + 1) * ENTRIES + lane; e < last * ENTRIES; e += 32) behind = max(behind, exponent_of(work[e]));
+        before = warp_max(before);
+        behind = warp_max(behind);
+        if (lane > 0) continue;
+        atomicMax(&left, before);
+        atomicMax(&right, behind);
+    }
+    __syncthreads();
+    if (threadIdx.x > 0) return;
+    const int center = low > high ? 0 : (int)(low + (high - low) / 2) - 1023;
+    const int shift = abs(center) <= RANGE / 2 ? 0 : center;
+    const bool finite = max(high, max(left, right)) < 0x7ffu;
+    const bool fits = (low > high || high - low <= RANGE) && (int)left - 1023 + shift <= RANGE && (int)right - 1023 <= RANGE;
+    // Beyond 2^1000 powers of two overflow.
+    if (!finite || !fits || abs(shift) >= 1000) *too_wide = 1;
+    shifts[blockIdx.x] = shift;
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS)
 ildu_pack(const long long* __restrict__ starts, const long long* __restrict__ sums, const long long* __restrict__ row_starts,
           const long long* __restrict__ diagonal, const unsigned* __restrict__ from, const Chunk* __restrict__ chunks,
-          const char* __restrict__ places, const double* __restrict__ work, char* __restrict__ values) {
+          const char* __restrict__ places, const double* __restrict__ work, const int* __restrict__ shifts, char* __restrict__ values) {
+    const int shift = shifts ? shifts[blockIdx.x] : 0;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const long long first = starts[blockIdx.x], first_entry = row_starts[first];
     // Block of an entry. With `from`, the pattern is that of the transpose, and blocks are transposed.
@@ -193,14 +248,17 @@ ildu_pack(const long long* __restrict__ starts, const long long* __restrict__ su
             const long long begin = (s.flags & UPPER ? middle + 1 : row_starts[at]) + s.skipped;
             const long long end = s.flags & UPPER ? row_starts[at + 1] : middle;
             VALUE* a = out + (int)s.values * (16 / (int)sizeof(VALUE)) + lane;
+            // L D, which is the upper part of the transpose.
+            const int of_lower = ((s.flags & UPPER) != 0) == (from != nullptr) ? shift : 0;
+            auto store = [](double v, int e) { return (VALUE)(e ? ldexp(v, e) : v); };
             for (int k = 0; k < s.blocks; ++k) {
                 const bool there = begin + k < end;
                 const double* block = there ? block_of(begin + k) + r * down : nullptr;
-                for (int q = 0; q < ORDER; ++q) a[(k * ORDER + q) * width] = there ? (VALUE)block[q * across] : (VALUE)0;
+                for (int q = 0; q < ORDER; ++q) a[(k * ORDER + q) * width] = there ? store(block[q * across], of_lower) : (VALUE)0;
             }
             if (!(s.flags & DIAGONAL)) continue;
             const double* block = block_of(middle) + r * down;
-            for (int q = 0; q < ORDER; ++q) a[(s.blocks * ORDER + q) * width] = (VALUE)block[q * across];
+            for (int q = 0; q < ORDER; ++q) a[(s.blocks * ORDER + q) * width] = store(block[q * across], -shift);
         }
     }
 }

@@ -2,7 +2,8 @@
 // block per subdomain.
 //
 // Macros: those of ildu.cuh, STAGE (most bytes of a chunk, a multiple of 16), DEPTH (chunks in flight, at
-// least 2), GATHERED (1: the rows of a subdomain are not consecutive, 0: they are).
+// least 2), GATHERED (1: the rows of a subdomain are not consecutive, 0: they are), REAL (float: the vector of a
+// subdomain and all arithmetic are in f32, and VALUE is float too; otherwise double).
 // Bytes moved at least: each value once, 2 bytes per block, 16 per slice, 4 per row for its slot, 2 or 8 more
 // if positions are LISTED or rows GATHERED, x and y.
 //
@@ -16,12 +17,38 @@
 // The transpose has another stream: U^T (lower), D^-T and (L D)^T (upper): z_i = x_i - sum_j U_ji^T z_j, then
 // y_i = D_i^-T (z_i - sum_j (L D)_ji^T y_j).
 //
+// With REAL as float, a subdomain's part of x is multiplied by the power of two that brings its largest number
+// near 1, and read twice, the second time from a cache. `shifts` has the exponents of ildu_range.
+//
 // step, offset: number i of the factors is at i * step + offset of x and y; all other numbers of y are kept.
 // This serves one stage of several.
 
 #include "ildu.cuh"
 
+#ifndef REAL
+#define REAL double
+#endif
 constexpr int THREADS = 32 * WARPS;
+constexpr bool SCALED = sizeof(REAL) == 4;
+
+// 2^e in two factors, because one may overflow.
+struct Power {
+    double f, g;
+    __device__ __forceinline__ explicit Power(int e) : f(ldexp(1.0, e / 2)), g(ldexp(1.0, e - e / 2)) {}
+    __device__ __forceinline__ double times(double v) const { return v * f * g; }
+};
+
+// The exponent of the largest number of a thread block, from its bits; 0 if that is 0 or not finite.
+__device__ __forceinline__ int common_exponent(unsigned long long most) {
+    __shared__ unsigned long long part[WARPS];
+#pragma unroll
+    for (int d = 16; d; d /= 2) most = max(most, __shfl_xor_sync(0xffffffffu, most, d));
+    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = most;
+    __syncthreads();
+    for (int w = 0; w < WARPS; ++w) most = max(most, part[w]);
+    const int e = (int)(most >> 52);
+    return most == 0 || e == 0x7ff ? 0 : max(e, 1) - 1023;
+}
 
 __device__ __forceinline__ unsigned address_of(const void* shared) { return (unsigned)__cvta_generic_to_shared(shared); }
 __device__ __forceinline__ unsigned long long read_once() {
@@ -86,13 +113,13 @@ struct Ring {
 // The sum of one scalar row over K blocks. A small K is known at compile time: no loop, and all loads at
 // once.
 template <int KNOWN>
-__device__ __forceinline__ double subtract(double sum, const VALUE*& a, const unsigned short* columns, const double* v, int K, int rows, int width) {
+__device__ __forceinline__ REAL subtract(REAL sum, const VALUE*& a, const unsigned short* columns, const REAL* v, int K, int rows, int width) {
     const int count = KNOWN ? KNOWN : K;
     auto block = [&]() {
-        const double* from = v + (int)*columns * ORDER;
+        const REAL* from = v + (int)*columns * ORDER;
         columns += rows;
 #pragma unroll
-        for (int c = 0; c < ORDER; ++c, a += width) sum = fma(-(double)*a, from[c], sum);
+        for (int c = 0; c < ORDER; ++c, a += width) sum = fma(-(REAL)*a, from[c], sum);
     };
     if constexpr (KNOWN) {
 #pragma unroll
@@ -105,10 +132,10 @@ __device__ __forceinline__ double subtract(double sum, const VALUE*& a, const un
 }
 
 // One slice: a lane for each scalar row.
-__device__ __forceinline__ void solve_slice(const Slice& s, const char* place, const char* values, double* v, int lane) {
+__device__ __forceinline__ void solve_slice(const Slice& s, const char* place, const char* values, REAL* v, int lane) {
     const int rows = s.rows, width = rows * ORDER, row = lane / ORDER, K = s.blocks;
     const bool own = lane < width;
-    double *at = v, sum = 0;
+    REAL *at = v, sum = 0;
     const VALUE* a = (const VALUE*)(values + 16 * (int)s.values) + lane;
     if (own) {
         at += position_of(s, place, row) * ORDER + (lane - row * ORDER);
@@ -121,13 +148,13 @@ __device__ __forceinline__ void solve_slice(const Slice& s, const char* place, c
     }
     if (s.flags & DIAGONAL) {
         if constexpr (ORDER == 1) {
-            if (own) sum *= (double)*a;
+            if (own) sum *= (REAL)*a;
         } else {
-            double z = 0;
+            REAL z = 0;
 #pragma unroll
             for (int c = 0; c < ORDER; ++c, a += width) {
-                const double other = __shfl_sync(0xffffffffu, sum, (row * ORDER + c) & 31);
-                if (own) z = fma((double)*a, other, z);
+                const REAL other = __shfl_sync(0xffffffffu, sum, (row * ORDER + c) & 31);
+                if (own) z = fma((REAL)*a, other, z);
             }
             sum = z;
         }
@@ -140,11 +167,12 @@ __device__ __forceinline__ void solve_slice(const Slice& s, const char* place, c
 extern "C" __global__ void __launch_bounds__(THREADS)
 ildu_solve(const int* halt, const long long* __restrict__ starts, const long long* __restrict__ sums, const unsigned* __restrict__ rows,
            const unsigned short* __restrict__ slots, const Chunk* __restrict__ chunks, const char* __restrict__ places,
-           const char* __restrict__ values, const int step, const int offset, const double* __restrict__ x, double* __restrict__ y) {
+           const char* __restrict__ values, const int* __restrict__ shifts, const int step, const int offset, const double* __restrict__ x,
+           double* __restrict__ y) {
     if (halt && *halt) return;
     extern __shared__ __align__(16) char memory[];
     __shared__ unsigned long long barriers[DEPTH];
-    double* v = (double*)(memory + DEPTH * STAGE);
+    REAL* v = (REAL*)(memory + DEPTH * STAGE);
     const long long first = starts[blockIdx.x];  // first position of the subdomain
     const int numbers = (int)(starts[blockIdx.x + 1] - first) * ORDER;
     // sums: chunks before each subdomain, and two numbers that are not used here
@@ -171,7 +199,17 @@ ildu_solve(const int* halt, const long long* __restrict__ starts, const long lon
         const long long number = GATHERED ? (long long)rows[first + i / ORDER] * ORDER + i % ORDER : first * ORDER + i;
         return number * step + offset;
     };
-    for (int i = threadIdx.x; i < numbers; i += THREADS) v[slots[first + i / ORDER] * ORDER + i % ORDER] = x[place_of(i)];
+    auto slot_of = [&](int i) { return slots[first + i / ORDER] * ORDER + i % ORDER; };
+    int exponent = 0;
+    if constexpr (SCALED) {
+        unsigned long long most = 0;
+        for (int i = threadIdx.x; i < numbers; i += THREADS) most = max(most, (unsigned long long)__double_as_longlong(fabs(x[place_of(i)])));
+        exponent = common_exponent(most);
+        const Power scale(-exponent);
+        for (int i = threadIdx.x; i < numbers; i += THREADS) v[slot_of(i)] = (REAL)scale.times(x[place_of(i)]);
+    } else {
+        for (int i = threadIdx.x; i < numbers; i += THREADS) v[slot_of(i)] = x[place_of(i)];
+    }
 
     for (int c = 0, stage = 0, free = DEPTH - 1, parity = 0; c < count; ++c) {
         ring.wait(stage, parity);
@@ -199,5 +237,10 @@ ildu_solve(const int* halt, const long long* __restrict__ starts, const long lon
         }
     }
     __syncthreads();
-    for (int i = threadIdx.x; i < numbers; i += THREADS) y[place_of(i)] = v[slots[first + i / ORDER] * ORDER + i % ORDER];
+    if constexpr (SCALED) {
+        const Power scale(exponent + shifts[blockIdx.x]);
+        for (int i = threadIdx.x; i < numbers; i += THREADS) y[place_of(i)] = scale.times((double)v[slot_of(i)]);
+    } else {
+        for (int i = threadIdx.x; i < numbers; i += THREADS) y[place_of(i)] = v[slot_of(i)];
+    }
 }

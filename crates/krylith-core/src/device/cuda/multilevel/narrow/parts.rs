@@ -13,13 +13,11 @@ use super::{
 };
 use crate::Result;
 use crate::matrix::Bsr;
+use crate::precond::range::middle;
 use crate::precond::{BlockDiagonal, Diagonal, NarrowLevel};
 use crate::space::{Precision, Space};
 use std::sync::Arc;
 
-/// Largest difference of the exponents of D⁻¹, on a level and between levels. Products of numbers of this
-/// range, and sums of them, stay far from the limits of f32, which are 2^±126.
-const RANGE: i32 = 40;
 /// Exponent of 1.
 const BIAS: i32 = 1023;
 /// Fewest blocks of a row for each lane.
@@ -435,9 +433,5 @@ pub(super) fn common_exponent(device: &Arc<Device>, levels: &[NarrowLevel<Cuda>]
     if low > high {
         return Ok(Some(0)); // the only level is solved directly
     }
-    if high - low > RANGE || high > BIAS {
-        return Ok(None);
-    }
-    let middle = low + (high - low) / 2;
-    Ok(Some(if middle.abs() <= RANGE / 2 { 0 } else { middle }))
+    Ok(middle(low, high).filter(|_| high <= BIAS))
 }

@@ -1,0 +1,185 @@
+//! Incomplete factors that compute in f32: they equal those in f64 up to rounding, at any scale, and become
+//! f64 where f32 has too small a range. References are plain loops and dense algebra.
+
+use super::ildu::{grid, runs, whole};
+use super::{Make, applied};
+use crate::common::*;
+use krylith_core::Precision;
+use krylith_core::matrix::Bsr;
+use krylith_core::operator::{LinearOperator, Terms, Transposed};
+use krylith_core::partition::Subdomains;
+use krylith_core::precond::{Ildu, IlduOptions, Plan, Stride, SubdomainFactors};
+use krylith_core::space::Space;
+
+/// Exponents of the powers of two that scale a matrix and x.
+const SCALES: [(i32, i32); 6] = [(0, 0), (664, 0), (-664, 0), (0, 500), (0, -500), (300, -500)];
+
+/// Largest distance from f64. Rounding to f32 is 6e-8, and rows are dominant.
+const ROUNDING: f64 = 3e-6;
+
+pub fn scaled(a: &Bsr, factor: f64) -> Bsr {
+    let mut a = a.clone();
+    a.values_mut().iter_mut().for_each(|v| *v *= factor);
+    a
+}
+
+/// Rows and columns of the nodes multiplied by these numbers.
+pub fn graded(a: &Bsr, row: impl Fn(usize) -> f64, column: impl Fn(usize) -> f64) -> Bsr {
+    let (mut a, square) = (a.clone(), a.block() * a.block());
+    for i in 0..a.row_ptr().len() - 1 {
+        for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
+            let factor = row(i) * column(a.col()[p] as usize);
+            a.values_mut()[p * square..(p + 1) * square].iter_mut().for_each(|v| *v *= factor);
+        }
+    }
+    a
+}
+
+/// y, as it is for a matrix and an x near 1. Norms of other numbers would overflow.
+pub fn near_one(y: &[f64], of_a: f64, of_x: f64) -> Vec<f64> {
+    y.iter().map(|v| v * of_a / of_x).collect()
+}
+
+/// Mᵀ agrees with M: (M x, z) = (x, Mᵀ z).
+pub fn transposes_agree<S: Space>(space: &S, p: &impl LinearOperator<S>, n: usize, what: &str) {
+    let mut rng = Random(95);
+    let (x, z) = (rng.numbers(n), rng.numbers(n));
+    let (mx, tz) = (applied(space, p, &x), applied(space, &Transposed::of(p).unwrap(), &z));
+    let (one, other) = (dot(&mx, &z), dot(&x, &tz));
+    let size = (dot(&mx, &mx) * dot(&z, &z)).sqrt();
+    assert!((one - other).abs() <= 1e-5 * size, "{what}: {one:e} and {other:e}");
+}
+
+/// Subdomains of odd sizes, boxes and all rows at once, blocks of several orders, all scales.
+pub fn ildu_in_f32<S: SubdomainFactors>(make: Make<S>) {
+    let mut rng = Random(91);
+    for b in [1, 2, 3, 5, 12] {
+        let a = if b < 9 { grid(&mut rng, [9, 7, 6], b) } else { random_bsr(&mut rng, b, 61, 61, 3, true) };
+        let nodes = a.row_ptr().len() - 1;
+        let mut cuts = vec![runs(nodes, 1), runs(nodes, 7), runs(nodes, 33), Subdomains::whole(nodes)];
+        if b < 9 {
+            cuts.push(Subdomains::boxes([9, 7, 6], [4, 3, 5]));
+        }
+        for (k, cut) in cuts.iter().enumerate() {
+            let (n, x) = (nodes * b, rng.numbers(nodes * b));
+            let plan = Plan::new(&Terms::bsr(&a), cut, 0).unwrap();
+            let textbook = whole(&Terms::bsr(&a), &plan, &x);
+            for (of_a, of_x) in SCALES.map(|(a, x)| (2f64.powi(a), 2f64.powi(x))) {
+                let (space, a) = (make(n), scaled(&a, of_a));
+                let x: Vec<f64> = x.iter().map(|v| v * of_x).collect();
+                let what = format!("b={b}, cut {k}, {of_a:e}, {of_x:e}");
+                let [wide, mut narrow] = [Precision::F64, Precision::F32].map(|compute| {
+                    let options = IlduOptions { compute, ..IlduOptions::default() };
+                    Ildu::new(&space, &Terms::bsr(&a), cut, options).unwrap()
+                });
+                assert_eq!((wide.is_narrow(), narrow.is_narrow()), (false, true), "{what}");
+                let [of_f64, once, again] =
+                    [&wide, &narrow, &narrow].map(|p| near_one(&applied(&space, p, &x), of_a, of_x));
+                assert_eq!(once, again, "{what}");
+                let d = distance(&once, &of_f64);
+                assert!((1e-12..ROUNDING).contains(&d), "{what}: {d:e} from f64");
+                let d = distance(&once, &textbook);
+                assert!(d <= ROUNDING, "{what}: {d:e} from the textbook");
+                let d = distance(&of_f64, &textbook);
+                assert!(d <= 1e-12, "{what}: f64 is {d:e} from the textbook");
+                assert!(applied(&space, &narrow, &vec![0.0; n]).iter().all(|v| *v == 0.0), "{what}");
+                narrow.prepare_transpose(&space).unwrap();
+                if (of_a, of_x) == (1.0, 1.0) {
+                    transposes_agree(&space, &narrow, n, &what);
+                    on_stages(make, &a, cut, &narrow, &space, &x);
+                }
+            }
+        }
+    }
+    ildu_is_promoted(make);
+}
+
+/// One stage of three has what a whole vector has, and so have several columns.
+fn on_stages<S: SubdomainFactors>(
+    make: Make<S>,
+    a: &Bsr,
+    cut: &Subdomains,
+    p: &Ildu<S>,
+    space: &S,
+    x: &[f64],
+) {
+    let (own, long) = (applied(space, p, x), make(3 * x.len()));
+    let options = IlduOptions { compute: Precision::F32, ..IlduOptions::default() };
+    let strided = Ildu::new(&long, &Terms::bsr(a), cut, options).unwrap();
+    let mut all = vec![7.5; 3 * x.len()];
+    all.iter_mut().skip(1).step_by(3).zip(x).for_each(|(to, v)| *to = *v);
+    let (mut dx, mut dy) = (long.vector().unwrap(), long.vector().unwrap());
+    long.write(&all, &mut dx).unwrap();
+    long.write(&all, &mut dy).unwrap();
+    strided.apply_at(&long, Stride::stage(1, 3), &dx, &mut dy).unwrap();
+    let mut found = vec![0.0; all.len()];
+    long.read(&dy, &mut found).unwrap();
+    all.iter_mut().skip(1).step_by(3).zip(&own).for_each(|(to, v)| *to = *v);
+    assert_eq!(found, all);
+    let double: Vec<f64> = x.iter().map(|v| 2.0 * v).collect();
+    let made = |x: &[f64]| {
+        let mut vector = space.vector().unwrap();
+        space.write(x, &mut vector).unwrap();
+        vector
+    };
+    let (first, second) = (made(x), made(&double));
+    let (mut y, mut z) = (space.vector().unwrap(), space.vector().unwrap());
+    p.apply_columns(space, &[&first, &second], &mut [&mut y, &mut z]).unwrap();
+    for (column, factor) in [(&y, 1.0), (&z, 2.0)] {
+        let mut found = vec![0.0; x.len()];
+        space.read(column, &mut found).unwrap();
+        assert_eq!(found, own.iter().map(|v| factor * v).collect::<Vec<_>>());
+    }
+}
+
+/// Graded rows and columns make f64 of f32, in a set-up and with new values, with and without transposes.
+fn ildu_is_promoted<S: SubdomainFactors>(make: Make<S>) {
+    let mut rng = Random(92);
+    for b in [1, 2, 3, 5] {
+        let a = grid(&mut rng, [5, 6, 4], b);
+        let (nodes, n) = (120, 120 * b);
+        let (space, cut, x) = (make(n), runs(nodes, 50), rng.numbers(n));
+        let up = |i: usize| 10f64.powi((i * 7 % 61) as i32 - 30);
+        // Within a row, a larger range would make pivots tiny.
+        let some = |i: usize| 10f64.powf((i * 5 % 14) as f64 - 6.5);
+        // Only one subdomain is graded: all factors become f64.
+        let last = |i: usize| if i > 100 { up(i) } else { 1.0 };
+        let one = |_: usize| 1.0;
+        let cases = [graded(&a, up, one), graded(&a, one, some), graded(&a, up, some), graded(&a, last, one)];
+        for (k, case) in cases.iter().enumerate() {
+            let of = |compute, a: &Bsr| {
+                let options = IlduOptions { compute, ..IlduOptions::default() };
+                Ildu::new(&space, &Terms::bsr(a), &cut, options).unwrap()
+            };
+            let mut wide = of(Precision::F64, case);
+            let fresh = of(Precision::F32, case);
+            let what = format!("b={b}, case {k}");
+            assert!(!fresh.is_narrow(), "{what}");
+            assert_eq!(applied(&space, &fresh, &x), applied(&space, &wide, &x), "{what}");
+            // New values, after which everything stays f64.
+            let mut kept = of(Precision::F32, &a);
+            kept.prepare_transpose(&space).unwrap();
+            wide.prepare_transpose(&space).unwrap();
+            let key = kept.key();
+            kept.update_values(&space, &Terms::bsr(&a)).unwrap();
+            assert!(kept.is_narrow() && kept.key() == key, "{what}");
+            kept.update_values(&space, &Terms::bsr(case)).unwrap();
+            assert!(!kept.is_narrow() && kept.key() != key, "{what}");
+            assert_eq!(applied(&space, &kept, &x), applied(&space, &wide, &x), "{what}");
+            let [one, other] = [&kept, &wide].map(|p| applied(&space, &Transposed::of(p).unwrap(), &x));
+            assert_eq!(one, other, "{what}");
+            kept.update_values(&space, &Terms::bsr(&a)).unwrap();
+            assert_eq!(applied(&space, &kept, &x), applied(&space, &of(Precision::F64, &a), &x), "{what}");
+        }
+        // Powers of two that differ from subdomain to subdomain need no promotion.
+        let steps = |i: usize| 2f64.powi(100 * (i / 50) as i32);
+        let options = IlduOptions { compute: Precision::F32, ..IlduOptions::default() };
+        let p = Ildu::new(&space, &Terms::bsr(&graded(&a, steps, one)), &cut, options).unwrap();
+        assert!(p.is_narrow(), "b={b}");
+        let plain = Ildu::new(&space, &Terms::bsr(&a), &cut, options).unwrap();
+        let found = applied(&space, &p, &x);
+        let want = applied(&space, &plain, &x);
+        let same = found.iter().zip(&want).enumerate();
+        assert!(same.clone().all(|(k, (v, w))| v * steps(k / b) == *w), "b={b}");
+    }
+}
