@@ -140,6 +140,7 @@ fn main() {
         each!(ildu::factors_match_the_textbook),
         each!(ildu::factors_are_refreshed),
         each!(factors_f32::ildu_in_f32),
+        each!(factors_f32::schwarz_in_f32),
         test("refreshed_factors_leave_memory_flat", refreshed_factors_leave_memory_flat, false),
         each!(ildu::bad_pivots_are_named),
         each!(block_tiles::tiles_match_the_textbook),

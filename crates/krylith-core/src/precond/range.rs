@@ -44,11 +44,13 @@ pub(crate) struct Exponents {
     high: f64,
     /// Largest size of another number.
     other: f64,
+    /// Largest size of a number of U, if its diagonal is D.
+    upper: f64,
 }
 
 impl Default for Exponents {
     fn default() -> Self {
-        Self { low: f64::INFINITY, high: 0.0, other: 0.0 }
+        Self { low: f64::INFINITY, high: 0.0, other: 0.0, upper: 0.0 }
     }
 }
 
@@ -72,13 +74,31 @@ impl Exponents {
         self.other = largest(&[self.other, largest(numbers)]);
     }
 
-    /// Returns the exponent of the power of two that divides D⁻¹; `None` if the range is too large.
-    pub fn common(self) -> Option<i32> {
-        let fits = |size: f64| size.is_finite() && exponent_or_zero(size) <= RANGE;
-        if !fits(self.other) || !self.high.is_finite() {
-            return None;
+    /// Takes numbers of U, whose diagonal is D.
+    pub fn upper(&mut self, numbers: &[f64]) {
+        self.upper = largest(&[self.upper, largest(numbers)]);
+    }
+
+    /// Joins the numbers of two parts.
+    pub fn with(self, other: Self) -> Self {
+        let most = |a, b| largest(&[a, b]);
+        Self {
+            low: self.low.min(other.low),
+            high: most(self.high, other.high),
+            other: most(self.other, other.other),
+            upper: most(self.upper, other.upper),
         }
-        if self.low > self.high { Some(0) } else { middle(exponent(self.low), exponent(self.high)) }
+    }
+
+    /// Returns the exponent of the power of two that divides D⁻¹ and multiplies D and U; `None` if the range
+    /// is too large.
+    pub fn common(self) -> Option<i32> {
+        let fits = |size: f64, shift: i32| size == 0.0 || size.is_finite() && exponent(size) + shift <= RANGE;
+        let shift = match self.low > self.high {
+            true => Some(0),
+            false => middle(exponent_or_zero(self.low), exponent_or_zero(self.high)),
+        };
+        shift.filter(|&shift| self.high.is_finite() && fits(self.other, 0) && fits(self.upper, shift))
     }
 }
 
@@ -117,6 +137,12 @@ mod tests {
         assert_eq!(of(&[1e200, 2e200], &[0.5]), Some(664));
         assert_eq!(of(&[1.0, 1e15], &[]), None);
         assert_eq!(of(&[1.0], &[1e15]), None);
+        let mut found = Exponents::default();
+        found.pivot(&[1e200]);
+        found.upper(&[1e-195]);
+        assert_eq!((found.common(), found.with(Exponents::default()).common()), (Some(664), Some(664)));
+        found.upper(&[1.0]);
+        assert_eq!(found.common(), None);
         assert_eq!(of(&[f64::NAN], &[]), None);
         assert_eq!(of(&[1.0], &[f64::INFINITY]), None);
     }

@@ -2,14 +2,20 @@
 //! f64 where f32 has too small a range. References are plain loops and dense algebra.
 
 use super::ildu::{grid, runs, whole};
+use super::schwarz::{dense_schwarz, scattered};
 use super::{Make, applied};
 use crate::common::*;
 use krylith_core::Precision;
+use krylith_core::comm::Solo;
 use krylith_core::matrix::Bsr;
 use krylith_core::operator::{LinearOperator, Terms, Transposed};
 use krylith_core::partition::Subdomains;
-use krylith_core::precond::{Ildu, IlduOptions, Plan, Stride, SubdomainFactors};
+use krylith_core::precond::{
+    Ildu, IlduOptions, Plan, Schwarz, SchwarzFactor, SchwarzFactors, SchwarzOptions, SchwarzPattern,
+    SchwarzPlan, SchwarzSettings, Stride, SubdomainFactors, TriangularSolve,
+};
 use krylith_core::space::Space;
+use std::sync::Arc;
 
 /// Exponents of the powers of two that scale a matrix and x.
 const SCALES: [(i32, i32); 6] = [(0, 0), (664, 0), (-664, 0), (0, 500), (0, -500), (300, -500)];
@@ -181,5 +187,101 @@ fn ildu_is_promoted<S: SubdomainFactors>(make: Make<S>) {
         let want = applied(&space, &plain, &x);
         let same = found.iter().zip(&want).enumerate();
         assert!(same.clone().all(|(k, (v, w))| v * steps(k / b) == *w), "b={b}");
+    }
+}
+
+const ALL: [TriangularSolve; 3] =
+    [TriangularSolve::Exact, TriangularSolve::Jacobi { sweeps: 3 }, TriangularSolve::Random { sweeps: 4 }];
+
+fn overlapping(a: &Bsr, cut: &Subdomains, overlap: usize, fill: usize) -> Arc<SchwarzPlan> {
+    let pattern = SchwarzPattern { overlap, fill, ..SchwarzPattern::default() };
+    SchwarzPlan::new(&Solo, &Terms::bsr(a), None, cut, pattern).unwrap().into()
+}
+
+fn schwarz<S: SchwarzFactors>(
+    space: &S,
+    plan: &Arc<SchwarzPlan>,
+    a: &Bsr,
+    solve: TriangularSolve,
+    compute: Precision,
+) -> Schwarz<S> {
+    let options = SchwarzOptions { precision: Precision::F64, compute, rows: 3, deterministic: true };
+    let settings = SchwarzSettings { factor: SchwarzFactor::Exact, solve, options };
+    let mut p = Schwarz::new(space, plan.clone(), settings).unwrap();
+    p.update_values(space, a.values()).unwrap();
+    p
+}
+
+/// Overlapping subdomains of odd sizes, all ways to solve, all scales; full fill is a direct solve.
+pub fn schwarz_in_f32<S: SchwarzFactors>(make: Make<S>) {
+    let mut rng = Random(93);
+    for b in [1, 2, 3, 5, 8] {
+        for (nodes, parts, overlap, fill) in [(1, 1, 0, 0), (31, 1, 1, 0), (43, 3, 1, 1), (33, 5, 2, 1000)] {
+            let a = random_bsr(&mut rng, b, nodes, nodes, 2, true);
+            let (n, x) = (nodes * b, rng.numbers(nodes * b));
+            let cut = scattered(&mut rng, nodes, parts);
+            let plan = overlapping(&a, &cut, overlap, fill);
+            for solve in ALL {
+                for (of_a, of_x) in SCALES.map(|(a, x)| (2f64.powi(a), 2f64.powi(x))) {
+                    let (space, scaled) = (make(n), scaled(&a, of_a));
+                    let x: Vec<f64> = x.iter().map(|v| v * of_x).collect();
+                    let what = format!("b={b}, {nodes} nodes, {solve:?}, {of_a:e}, {of_x:e}");
+                    let of = |compute| schwarz(&space, &plan, &scaled, solve, compute);
+                    let (wide, mut narrow) = (of(Precision::F64), of(Precision::F32));
+                    assert_eq!((wide.is_narrow(), narrow.is_narrow()), (false, true), "{what}");
+                    let [of_f64, once, again] =
+                        [&wide, &narrow, &narrow].map(|p| near_one(&applied(&space, p, &x), of_a, of_x));
+                    assert_eq!(once, again, "{what}");
+                    let d = distance(&once, &of_f64);
+                    assert!((1e-12..ROUNDING).contains(&d), "{what}: {d:e} from f64");
+                    if solve == TriangularSolve::Exact && fill == 1000 {
+                        let want = dense_schwarz(&a, &cut, overlap, &near_one(&x, 1.0, of_x));
+                        let d = distance(&once, &want);
+                        assert!(d <= ROUNDING, "{what}: {d:e} from dense solves");
+                    }
+                    assert!(applied(&space, &narrow, &vec![0.0; n]).iter().all(|v| *v == 0.0), "{what}");
+                    if (of_a, of_x) == (1.0, 1.0) && !matches!(solve, TriangularSolve::Random { .. }) {
+                        narrow.prepare_transpose(&space).unwrap();
+                        transposes_agree(&space, &narrow, n, &what);
+                    }
+                }
+            }
+        }
+    }
+    schwarz_is_promoted(make);
+}
+
+/// Graded rows make f64 of f32, in a set-up and with new values, with and without transposes.
+fn schwarz_is_promoted<S: SchwarzFactors>(make: Make<S>) {
+    let mut rng = Random(94);
+    let exact = TriangularSolve::Exact;
+    for b in [1, 2, 3, 5] {
+        let (nodes, n) = (60, 60 * b);
+        let a = random_bsr(&mut rng, b, nodes, nodes, 2, true);
+        let (space, x, plan) = (make(n), rng.numbers(n), overlapping(&a, &runs(nodes, 21), 1, 1));
+        let up = |i: usize| 10f64.powi((i * 7 % 61) as i32 - 30);
+        let some = |i: usize| 10f64.powf((i * 5 % 14) as f64 - 6.5);
+        let one = |_: usize| 1.0;
+        for (k, case) in [graded(&a, up, one), graded(&a, one, some)].iter().enumerate() {
+            let what = format!("b={b}, case {k}");
+            let of = |compute, a: &Bsr| schwarz(&space, &plan, a, exact, compute);
+            let mut wide = of(Precision::F64, case);
+            let fresh = of(Precision::F32, case);
+            assert!(!fresh.is_narrow(), "{what}");
+            assert_eq!(applied(&space, &fresh, &x), applied(&space, &wide, &x), "{what}");
+            let mut kept = of(Precision::F32, &a);
+            kept.prepare_transpose(&space).unwrap();
+            wide.prepare_transpose(&space).unwrap();
+            let key = kept.key();
+            kept.update_values(&space, a.values()).unwrap();
+            assert!(kept.is_narrow() && kept.key() == key, "{what}");
+            kept.update_values(&space, case.values()).unwrap();
+            assert!(!kept.is_narrow() && kept.key() != key, "{what}");
+            assert_eq!(applied(&space, &kept, &x), applied(&space, &wide, &x), "{what}");
+            let [one, other] = [&kept, &wide].map(|p| applied(&space, &Transposed::of(p).unwrap(), &x));
+            assert_eq!(one, other, "{what}");
+            kept.update_values(&space, a.values()).unwrap();
+            assert_eq!(applied(&space, &kept, &x), applied(&space, &of(Precision::F64, &a), &x), "{what}");
+        }
     }
 }

@@ -155,7 +155,8 @@ pub fn transposed_ildu_is_refreshed<S: SubdomainFactors>(make: Make<S>) {
     }
 }
 
-const OPTIONS: SchwarzOptions = SchwarzOptions { precision: Precision::F64, rows: 3, deterministic: true };
+const OPTIONS: SchwarzOptions =
+    SchwarzOptions { precision: Precision::F64, compute: Precision::F64, rows: 3, deterministic: true };
 
 /// Overlapping subdomains: rows without a result get zeros, and every row gives its node a part.
 pub fn schwarz_is_transposed<S: SchwarzFactors>(make: Make<S>) {

@@ -17,7 +17,8 @@ use krylith_core::{Error, Precision};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-const OPTIONS: SchwarzOptions = SchwarzOptions { precision: Precision::F64, rows: 3, deterministic: true };
+const OPTIONS: SchwarzOptions =
+    SchwarzOptions { precision: Precision::F64, compute: Precision::F64, rows: 3, deterministic: true };
 
 const EXACT: SchwarzSettings =
     SchwarzSettings { factor: SchwarzFactor::Exact, solve: TriangularSolve::Exact, options: OPTIONS };
@@ -26,7 +27,7 @@ const EXACT: SchwarzSettings =
 const FULL: usize = 1000;
 
 /// `n` rows given to `parts` subdomains without order.
-fn scattered(rng: &mut Random, n: usize, parts: usize) -> Subdomains {
+pub fn scattered(rng: &mut Random, n: usize, parts: usize) -> Subdomains {
     let labels: Vec<u32> =
         (0..n).map(|i| if i < parts { i as u32 } else { rng.below(parts) as u32 }).collect();
     Subdomains::from_labels(&labels, parts).unwrap()
@@ -44,7 +45,7 @@ fn made<S: SchwarzFactors>(space: &S, plan: &Arc<SchwarzPlan>, a: &Bsr, how: Sch
 }
 
 /// Σ_k (R_k⁰)ᵀ (A_k)⁻¹ R_k^δ x by dense direct solves.
-fn dense_schwarz(a: &Bsr, subdomains: &Subdomains, overlap: usize, x: &[f64]) -> Vec<f64> {
+pub fn dense_schwarz(a: &Bsr, subdomains: &Subdomains, overlap: usize, x: &[f64]) -> Vec<f64> {
     let (b, dense) = (a.block(), written_out(&a.to_csr()));
     let mut y = vec![0.0; x.len()];
     for p in 0..subdomains.count() {

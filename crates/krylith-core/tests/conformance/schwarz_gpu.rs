@@ -260,7 +260,8 @@ pub fn subdomains_match_plain_loops(device: &Arc<Device>) {
             let what = format!("b = {b}, {n} rows in runs of {per}");
             let close = |d: f64, limit: f64, part: &str| assert!(d <= limit, "{what}, {part}: {d:e}");
             for deterministic in [false, true] {
-                let options = SchwarzOptions { precision: Precision::F64, rows: per, deterministic };
+                let [precision, compute] = [Precision::F64; 2];
+                let options = SchwarzOptions { precision, compute, rows: per, deterministic };
                 let mut f = CudaSchwarz::prepare(&space, &plan, options).unwrap();
                 let values = TermValues::matrix(a.values());
                 let quality = f.factorize(&space, &values, Factorization::Exact).unwrap();
@@ -303,7 +304,8 @@ pub fn subdomains_match_plain_loops(device: &Arc<Device>) {
                 close(distance(&space.read_schwarz(&f).unwrap(), &exact.factors), 1e-11, "many sweeps");
             }
             // Rounded storage, and another order of calls.
-            let options = SchwarzOptions { precision: Precision::F32, rows: per, deterministic: false };
+            let [precision, compute] = [Precision::F32, Precision::F64];
+            let options = SchwarzOptions { precision, compute, rows: per, deterministic: false };
             let mut f = CudaSchwarz::prepare(&space, &plan, options).unwrap();
             let values = TermValues::matrix(a.values());
             f.factorize(&space, &values, Factorization::Exact).unwrap();
@@ -357,7 +359,8 @@ pub fn bad_pivots_of_subdomains_are_named(device: &Arc<Device>) {
         }
         let plan = Arc::new(plan_of(&a, &one(n), |_, _| false, 1));
         let space = Cuda::new(device, n * b).unwrap();
-        let options = SchwarzOptions { precision: Precision::F64, rows: 8, deterministic: false };
+        let [precision, compute] = [Precision::F64; 2];
+        let options = SchwarzOptions { precision, compute, rows: 8, deterministic: false };
         let mut f = CudaSchwarz::prepare(&space, &plan, options).unwrap();
         let values = TermValues::matrix(a.values());
         let quality = f.factorize(&space, &values, Factorization::Exact).unwrap();
@@ -448,7 +451,7 @@ pub fn schwarz_speed(device: &Arc<Device>) {
                 plan.entries()
             );
             for rows in [8, 16, 32] {
-                let options = SchwarzOptions { precision, rows, deterministic };
+                let options = SchwarzOptions { precision, compute: Precision::F64, rows, deterministic };
                 let begin = Instant::now();
                 let mut f = CudaSchwarz::prepare(&space, &plan, options).unwrap();
                 let values = TermValues::matrix(a.values());

@@ -197,6 +197,11 @@ fn ildu_in_f32() {
 }
 
 #[test]
+fn schwarz_in_f32() {
+    each(|space| conformance::factors_f32::schwarz_in_f32(space));
+}
+
+#[test]
 fn factors_are_refreshed() {
     each(|space| conformance::ildu::factors_are_refreshed(space));
 }

@@ -5,6 +5,7 @@
 //! order m. Callers pass m as a constant, so that loops over blocks are unrolled.
 
 use crate::precond::{PivotKind, TINY_PIVOT, eliminate};
+use std::ops::{AddAssign, Mul, Neg, Sub, SubAssign};
 
 /// A finished row: columns and blocks of U behind the diagonal, and the inverse of the diagonal block.
 pub(super) struct Upper<'a> {
@@ -198,5 +199,77 @@ impl Stored for f32 {
     #[inline(always)]
     fn widen(self) -> f64 {
         self as f64
+    }
+}
+
+/// A number of a vector, in whose precision a solve computes.
+pub(super) trait Real:
+    Copy
+    + Default
+    + Send
+    + Sync
+    + 'static
+    + AddAssign
+    + SubAssign
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Neg<Output = Self>
+{
+    /// True if numbers are scaled before they are rounded.
+    const SCALED: bool;
+    const ONE: Self;
+    /// Rounds v f g.
+    fn of(v: f64, scale: [f64; 2]) -> Self;
+    /// Reverses [`of`](Self::of), with the inverse scale.
+    fn back(self, scale: [f64; 2]) -> f64;
+}
+
+impl Real for f64 {
+    const SCALED: bool = false;
+    const ONE: f64 = 1.0;
+    #[inline(always)]
+    fn of(v: f64, _: [f64; 2]) -> f64 {
+        v
+    }
+    #[inline(always)]
+    fn back(self, _: [f64; 2]) -> f64 {
+        self
+    }
+}
+
+impl Real for f32 {
+    const SCALED: bool = true;
+    const ONE: f32 = 1.0;
+    #[inline(always)]
+    fn of(v: f64, [f, g]: [f64; 2]) -> f32 {
+        (v * f * g) as f32
+    }
+    #[inline(always)]
+    fn back(self, [f, g]: [f64; 2]) -> f64 {
+        f64::from(self) * f * g
+    }
+}
+
+/// A stored number that is used in arithmetic of R.
+pub(super) trait Usable<R>: Stored {
+    fn get(self) -> R;
+}
+
+impl Usable<f64> for f64 {
+    #[inline(always)]
+    fn get(self) -> f64 {
+        self
+    }
+}
+impl Usable<f64> for f32 {
+    #[inline(always)]
+    fn get(self) -> f64 {
+        f64::from(self)
+    }
+}
+impl Usable<f32> for f32 {
+    #[inline(always)]
+    fn get(self) -> f32 {
+        self
     }
 }

@@ -371,7 +371,7 @@ impl NarrowCycle<Cpu> for Narrow {
 }
 
 /// Returns the largest absolute value; infinity or NaN if there is one.
-fn largest(pool: &Pool, b: &[f64]) -> f64 {
+pub(super) fn largest(pool: &Pool, b: &[f64]) -> f64 {
     let chunks = b.len().div_ceil(CHUNK);
     let pieces = pool.pieces(8 * b.len()).min(chunks.max(1));
     let mut found = vec![0u64; pieces];

@@ -54,13 +54,18 @@ sweeps! {
 /// # Examples
 /// ```
 /// use krylith_core::precond::SchwarzOptions;
-/// let options = SchwarzOptions { precision: krylith::Precision::F32, rows: 16, deterministic: true };
+/// use krylith::Precision;
+/// let [precision, compute] = [Precision::F32, Precision::F64];
+/// let options = SchwarzOptions { precision, compute, rows: 16, deterministic: true };
 /// assert_eq!(options.precision.bytes(), 4); // factors take half the memory
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SchwarzOptions {
-    /// Precision in which factors are stored for solves; arithmetic is in f64.
+    /// Precision in which factors are stored for solves.
     pub precision: Precision,
+    /// Precision in which solves compute. With `F32` their vectors are in f32, and so are the stored factors.
+    /// If the range of the numbers of a rank is too large for f32, its solves are in f64.
+    pub compute: Precision,
     /// Number of consecutive rows that one warp processes in a sweep: `fdp` in options, f_dp in the paper. On
     /// a CPU, a thread takes this number of rows at a time.
     pub rows: usize,
@@ -68,6 +73,18 @@ pub struct SchwarzOptions {
     /// consecutive rows then reads its own newest results, and from all other rows the results of the
     /// previous sweep.
     pub deterministic: bool,
+}
+
+impl SchwarzOptions {
+    /// Returns true if solves are to compute in f32.
+    pub(crate) fn is_narrow(&self) -> bool {
+        self.compute == Precision::F32
+    }
+
+    /// Returns the precision of the stored factors.
+    pub(crate) fn stored(&self) -> Precision {
+        if self.is_narrow() { Precision::F32 } else { self.precision }
+    }
 }
 
 /// A device that can factorise the subdomain matrices of a rank and solve with their factors.
@@ -135,10 +152,11 @@ pub enum SchwarzFactor {
 /// # Examples
 /// ```
 /// use krylith_core::precond::{SchwarzFactor, SchwarzOptions, SchwarzSettings, TriangularSolve};
+/// let f64 = krylith::Precision::F64;
 /// let randomized = SchwarzSettings {
 ///     factor: SchwarzFactor::Random { sweeps: 5 },
 ///     solve: TriangularSolve::Random { sweeps: 5 },
-///     options: SchwarzOptions { precision: krylith::Precision::F64, rows: 16, deterministic: false },
+///     options: SchwarzOptions { precision: f64, compute: f64, rows: 16, deterministic: false },
 /// }; // the preconditioner differs in every iteration, and so needs FGMRES
 /// assert_ne!(randomized.solve, TriangularSolve::Exact);
 /// ```
@@ -169,7 +187,12 @@ pub struct SchwarzSettings {
 /// let settings = SchwarzSettings {
 ///     factor: SchwarzFactor::Exact,
 ///     solve: TriangularSolve::Exact,
-///     options: SchwarzOptions { precision: Precision::F64, rows: 8, deterministic: false },
+///     options: SchwarzOptions {
+///         precision: Precision::F64,
+///         compute: Precision::F64,
+///         rows: 8,
+///         deterministic: false,
+///     },
 /// };
 /// let space = Cpu::new(2, 1);
 /// let mut p = Schwarz::new(&space, plan.into(), settings)?;
@@ -265,8 +288,11 @@ impl<S: SchwarzFactors> Schwarz<S> {
         };
         agree(space.comm(), fits)?;
         let _factors = profile::begin_inside(SetupPart::Factors);
-        let warm = std::mem::replace(&mut self.good, false);
+        let (warm, narrow) = (std::mem::replace(&mut self.good, false), self.is_narrow());
         self.factorize(space, &TermValues::matrix(values), warm)?;
+        if self.is_narrow() != narrow {
+            self.key = fresh_key(); // the factors are in other memory
+        }
         self.settle_solve(space)
     }
 
@@ -415,6 +441,11 @@ impl<S: SchwarzFactors> Schwarz<S> {
     /// Returns the factors as the device stores them.
     pub fn factors(&self) -> &S::Factors {
         &self.factors
+    }
+
+    /// Returns true if the solves of this rank compute in f32.
+    pub fn is_narrow(&self) -> bool {
+        self.factors.is_narrow()
     }
 }
 

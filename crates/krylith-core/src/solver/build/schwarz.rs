@@ -37,7 +37,8 @@ pub(super) fn build<S: SolverSpace>(
         drop(analysis);
         return direct(space, terms, spec, plan, &way, start);
     }
-    let options = SchwarzOptions { precision, rows: spec.rows, deterministic: spec.deterministic };
+    let (compute, deterministic) = (super::computed_in(local), spec.deterministic);
+    let options = SchwarzOptions { precision, compute, rows: spec.rows, deterministic };
     let solve = spec.solve.unwrap_or(TriangularSolve::Exact);
     let settings = SchwarzSettings { factor: spec.factor, solve, options };
     let mut p = Schwarz::new(space, plan.into(), settings)?;
@@ -48,7 +49,8 @@ pub(super) fn build<S: SolverSpace>(
     drop(analysis);
     agree(comm, p.update_values(space, terms.terms[0].1.numbers()))?;
     notes.extend(p.take_events());
-    let info = info(space, spec, &p, &way, start)?;
+    let mut info = info(space, spec, &p, &way, start)?;
+    super::say_computed(comm, compute, p.is_narrow(), &mut info)?;
     Ok((Some(Box::new(p)), info))
 }
 

@@ -4,7 +4,7 @@
 //! A vector in f32 is scaled by the power of two that brings its largest number near 1. The stored D⁻¹ is
 //! scaled, too (`precond/range.rs`). The result is scaled back as it is written in f64.
 
-use super::super::elimination::Stored;
+use super::super::elimination::{Real, Usable};
 use super::layout::{Piece, Slice};
 use super::{Columns, Triangles, Values, Vector};
 use crate::device::cpu::Wide;
@@ -12,7 +12,7 @@ use crate::precond::range::{exponent_or_zero, powers};
 use crate::precond::{Plan, Stride};
 use crate::threads::Disjoint;
 use std::cell::RefCell;
-use std::ops::{AddAssign, Mul, Neg, Range, SubAssign};
+use std::ops::Range;
 
 /// A stored local column.
 trait Column: Copy {
@@ -28,67 +28,6 @@ impl Column for u32 {
     #[inline(always)]
     fn at(self) -> usize {
         self as usize
-    }
-}
-
-/// A number of the vector, in whose precision the solve computes.
-trait Real: Copy + Default + AddAssign + SubAssign + Mul<Output = Self> + Neg<Output = Self> {
-    /// True if numbers are scaled before they are rounded.
-    const SCALED: bool;
-    const ONE: Self;
-    /// Rounds v f g.
-    fn of(v: f64, scale: [f64; 2]) -> Self;
-    /// Reverses [`of`](Self::of), with the inverse scale.
-    fn back(self, scale: [f64; 2]) -> f64;
-}
-
-impl Real for f64 {
-    const SCALED: bool = false;
-    const ONE: f64 = 1.0;
-    #[inline(always)]
-    fn of(v: f64, _: [f64; 2]) -> f64 {
-        v
-    }
-    #[inline(always)]
-    fn back(self, _: [f64; 2]) -> f64 {
-        self
-    }
-}
-
-impl Real for f32 {
-    const SCALED: bool = true;
-    const ONE: f32 = 1.0;
-    #[inline(always)]
-    fn of(v: f64, [f, g]: [f64; 2]) -> f32 {
-        (v * f * g) as f32
-    }
-    #[inline(always)]
-    fn back(self, [f, g]: [f64; 2]) -> f64 {
-        f64::from(self) * f * g
-    }
-}
-
-/// A stored number that is used in arithmetic of R.
-trait Usable<R>: Stored {
-    fn get(self) -> R;
-}
-
-impl Usable<f64> for f64 {
-    #[inline(always)]
-    fn get(self) -> f64 {
-        self
-    }
-}
-impl Usable<f64> for f32 {
-    #[inline(always)]
-    fn get(self) -> f64 {
-        f64::from(self)
-    }
-}
-impl Usable<f32> for f32 {
-    #[inline(always)]
-    fn get(self) -> f32 {
-        self
     }
 }
 

@@ -9,19 +9,23 @@
 //! Memory traffic of one exact application: factors and columns once, five passes over the rows of
 //! subdomains. A Jacobi or randomized sweep reads L or U once.
 //!
+//! With `compute=f32` the vectors of solves are in f32. Each rank scales its numbers by powers of two.
+//!
 //! A transposed solve reads a copy of the factors in the order of rows of Sᵀ, so that each row is still
 //! computed by one thread. Its levels are those of the forward solve, last one first.
 
 mod factorize;
 mod levels;
+mod round;
 mod solve;
 
 use super::elimination::Stored;
-use super::{Cpu, elimination};
+use super::{Cpu, elimination, narrow};
 use crate::comm::{Channel, agree};
 use crate::halo::Halo;
 use crate::memory::{self, check_len};
 use crate::operator::{TermValues, check_lengths, not_prepared};
+use crate::precond::range::{exponent_or_zero, powers};
 use crate::precond::{
     FILL, FactorQuality, Factorization, IncompleteFactors, SchwarzFactors, SchwarzOptions, SchwarzPlan, Sums,
     TriangularSolve, Turned,
@@ -30,6 +34,7 @@ use crate::space::{Precision, Space};
 use crate::threads::{Disjoint, Pool, share, zeros};
 use crate::{Error, Result};
 use levels::Levels;
+use solve::Solves;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -48,6 +53,8 @@ pub struct CpuSchwarz {
     before: [Vec<f64>; 2],
     /// Factors and inverses as solves read them, where those use f32.
     rounded: Option<[Vec<f32>; 2]>,
+    /// The exponent of the power of two by which the matrix is multiplied, if vectors are in f32.
+    shift: Option<i32>,
     /// The largest entry of each scalar row.
     scale: Vec<f64>,
     transposed: Option<Transposed>,
@@ -68,13 +75,16 @@ struct Schedule {
     exact: [Levels; 2],
 }
 
-/// Vectors over the rows of all subdomains, and imported nodes.
-#[derive(Default)]
+/// Imported nodes, and the vectors of a solve.
 struct Work {
     ghosts: Vec<f64>,
-    rhs: Vec<f64>,
-    now: Vec<f64>,
-    next: Vec<f64>,
+    vectors: Vectors,
+}
+
+/// Vectors over the rows of all subdomains.
+enum Vectors {
+    F64(solve::Vectors<f64>),
+    F32(solve::Vectors<f32>),
 }
 
 /// The transposed factors, and the way of results to their nodes.
@@ -198,24 +208,25 @@ impl Transposed {
         Ok(Self { pattern: Turned::of(plan)?, numbers, sums: Sums::of(plan)?, back: None })
     }
 
-    /// Takes new factors.
-    fn store(&mut self, pool: &Pool, b: usize, factors: &[f64], inverse: &[f64]) {
+    /// Takes new factors, of which those in f32 are rounded.
+    fn store(&mut self, pool: &Pool, b: usize, new: [&[f64]; 2], rounded: &Option<[Vec<f32>; 2]>) {
         let from = &self.pattern.from;
-        match &mut self.numbers {
-            Numbers::F64([to, of_diagonal]) => {
+        match (&mut self.numbers, rounded) {
+            (Numbers::F32([to, of_diagonal]), Some([factors, inverse])) => {
                 turn(pool, b, factors, to, |e| from[e] as usize);
                 turn(pool, b, inverse, of_diagonal, |i| i);
             }
-            Numbers::F32([to, of_diagonal]) => {
-                turn(pool, b, factors, to, |e| from[e] as usize);
-                turn(pool, b, inverse, of_diagonal, |i| i);
+            (Numbers::F64([to, of_diagonal]), _) => {
+                turn(pool, b, new[0], to, |e| from[e] as usize);
+                turn(pool, b, new[1], of_diagonal, |i| i);
             }
+            (Numbers::F32(_), None) => unreachable!("a transpose in f32 of factors in f64"),
         }
     }
 }
 
 /// Stores the transposes of blocks; `place` returns the block from which one comes.
-fn turn<T: Stored>(pool: &Pool, b: usize, from: &[f64], to: &mut [T], place: impl Fn(usize) -> usize + Sync) {
+fn turn<T: Stored>(pool: &Pool, b: usize, from: &[T], to: &mut [T], place: impl Fn(usize) -> usize + Sync) {
     let (bb, pieces) = (b * b, pool.pieces(8 * from.len()));
     let (count, to) = (to.len() / bb, Disjoint::new(to));
     pool.run(pieces, |piece| {
@@ -225,35 +236,96 @@ fn turn<T: Stored>(pool: &Pool, b: usize, from: &[f64], to: &mut [T], place: imp
         for (block, k) in blocks.chunks_exact_mut(bb).zip(own) {
             let from = &from[place(k) * bb..][..bb];
             for r in 0..b {
-                (0..b).for_each(|c| block[r * b + c] = T::narrow(from[c * b + r]));
+                (0..b).for_each(|c| block[r * b + c] = from[c * b + r]);
             }
         }
     });
 }
 
 impl CpuSchwarz {
-    /// Computes `y ← M⁻ᵀ x`.
-    fn transposed_solve(&self, space: &Cpu, how: TriangularSolve, x: &[f64], y: &mut [f64]) -> Result<()> {
+    /// Solves for the numbers that `source` returns for each row, or zeros. Returns the results of all rows,
+    /// and their scale. `x` has all numbers.
+    fn solve_rows<'w, 'x, R: Solves>(
+        &self,
+        pool: &Pool,
+        how: TriangularSolve,
+        transposed: Option<&Transposed>,
+        x: [&[f64]; 2],
+        source: impl Fn(usize) -> Option<&'x [f64]> + Sync,
+        vectors: &'w mut solve::Vectors<R>,
+    ) -> (&'w [R], [f64; 2]) {
         let (plan, b) = (&self.plan, self.plan.block);
-        let transposed = self.transposed.as_ref().ok_or_else(not_prepared)?;
-        let n = plan.nodes.own * b;
-        check_lengths(n, n, x.len(), y.len())?;
-        let Work { rhs, now, next, .. } = &mut *self.work.borrow_mut();
-        let (pool, pieces) = (space.pool(), space.pool().pieces(16 * rhs.len()));
-        let to = Disjoint::new(rhs);
+        let [scale, back] = match self.shift.filter(|_| R::SCALED) {
+            None => [[1.0; 2]; 2],
+            Some(shift) => {
+                let [own, ghosts] = x.map(|x| narrow::largest(pool, x));
+                let e = exponent_or_zero(if ghosts > own { ghosts } else { own });
+                [powers(-e), powers(e + shift)]
+            }
+        };
+        let to = &mut vectors[0];
+        let (pieces, to) = (pool.pieces(16 * to.len()), Disjoint::new(to));
         pool.run(pieces, |piece| {
             let rows = share(plan.rows(), piece, pieces);
             // SAFETY: pieces do not overlap.
             let to = unsafe { to.range(rows.start * b..rows.end * b) };
             for (to, row) in to.chunks_exact_mut(b).zip(rows) {
-                match plan.keeps(row) {
-                    true => to.copy_from_slice(&x[plan.node[row] as usize * b..][..b]),
-                    false => to.fill(0.0),
+                match source(row) {
+                    None => to.fill(R::default()),
+                    Some(from) => {
+                        for (to, &v) in to.iter_mut().zip(from) {
+                            *to = R::of(v, scale);
+                        }
+                    }
                 }
             }
         });
-        solve::solve(pool, self, how, Some(transposed), rhs, now, next);
-        let z = &now[..];
+        R::solve(pool, self, how, transposed, vectors);
+        (&vectors[1], back)
+    }
+
+    /// Computes `y ← M⁻¹ x` from x and the ghosts.
+    fn forward<R: Solves>(
+        &self,
+        pool: &Pool,
+        how: TriangularSolve,
+        [x, ghosts]: [&[f64]; 2],
+        vectors: &mut solve::Vectors<R>,
+        y: &mut [f64],
+    ) {
+        let (plan, b) = (&self.plan, self.plan.block);
+        let n = plan.nodes.own * b;
+        let source = |row: usize| {
+            let node = plan.node[row] as usize * b;
+            Some(if node < n { &x[node..][..b] } else { &ghosts[node - n..][..b] })
+        };
+        let (z, back) = self.solve_rows(pool, how, None, [x, ghosts], source, vectors);
+        let (pieces, to) = (pool.pieces(16 * n), Disjoint::new(y));
+        pool.run(pieces, |piece| {
+            let nodes = share(plan.nodes.own, piece, pieces);
+            // SAFETY: pieces do not overlap.
+            let to = unsafe { to.range(nodes.start * b..nodes.end * b) };
+            for (to, &row) in to.chunks_exact_mut(b).zip(&plan.result[nodes]) {
+                for (to, v) in to.iter_mut().zip(&z[row as usize * b..][..b]) {
+                    *to = v.back(back);
+                }
+            }
+        });
+    }
+
+    /// Computes `y ← M⁻ᵀ x`.
+    fn backward<R: Solves>(
+        &self,
+        space: &Cpu,
+        how: TriangularSolve,
+        x: &[f64],
+        vectors: &mut solve::Vectors<R>,
+        y: &mut [f64],
+    ) -> Result<()> {
+        let (plan, b, pool) = (&self.plan, self.plan.block, space.pool());
+        let transposed = self.transposed.as_ref().ok_or_else(not_prepared)?;
+        let source = |row: usize| plan.keeps(row).then(|| &x[plan.node[row] as usize * b..][..b]);
+        let (z, scale) = self.solve_rows(pool, how, Some(transposed), [x, &[]], source, vectors);
         let add = |nodes: Range<usize>, arrived: &[f64], to: &mut [f64]| {
             let (count, pieces, first) = (nodes.len(), pool.pieces(16 * to.len()), nodes.start);
             let (Sums { ptr, number }, to) = (&transposed.sums, Disjoint::new(to));
@@ -264,11 +336,16 @@ impl CpuSchwarz {
                 to.fill(0.0);
                 for (to, node) in to.chunks_exact_mut(b).zip(own.start + first..) {
                     for &k in &number[ptr[node] as usize..ptr[node + 1] as usize] {
-                        let from = match (k as usize).checked_sub(plan.rows()) {
-                            None => &z[k as usize * b..][..b],
-                            Some(k) => &arrived[k * b..][..b],
-                        };
-                        to.iter_mut().zip(from).for_each(|(to, v)| *to += v);
+                        match (k as usize).checked_sub(plan.rows()) {
+                            None => {
+                                let from = &z[k as usize * b..][..b];
+                                to.iter_mut().zip(from).for_each(|(to, v)| *to += v.back(scale));
+                            }
+                            Some(k) => {
+                                let from = &arrived[k * b..][..b];
+                                to.iter_mut().zip(from).for_each(|(to, v)| *to += v);
+                            }
+                        }
                     }
                 }
             });
@@ -298,13 +375,12 @@ impl IncompleteFactors<Cpu> for CpuSchwarz {
     fn prepare(space: &Cpu, plan: &Arc<SchwarzPlan>, options: SchwarzOptions) -> Result<Self> {
         let (b, what) = (plan.block, "the factors of ras");
         let (numbers, squares, rows) = (plan.entries() * b * b, plan.rows() * b * b, plan.rows() * b);
-        let work = Work {
-            ghosts: zeros(plan.nodes.ghosts * b, what)?,
-            rhs: zeros(rows, what)?,
-            now: zeros(rows, what)?,
-            next: zeros(rows, what)?,
+        let vectors = match options.is_narrow() {
+            false => Vectors::F64([zeros(rows, what)?, zeros(rows, what)?, zeros(rows, what)?]),
+            true => Vectors::F32([zeros(rows, what)?, zeros(rows, what)?, zeros(rows, what)?]),
         };
-        let rounded = match options.precision {
+        let work = Work { ghosts: zeros(plan.nodes.ghosts * b, what)?, vectors };
+        let rounded = match options.stored() {
             Precision::F64 => None,
             Precision::F32 => Some([zeros(numbers, what)?, zeros(squares, what)?]),
         };
@@ -314,6 +390,7 @@ impl IncompleteFactors<Cpu> for CpuSchwarz {
             inverse: zeros(squares, what)?,
             before: Default::default(),
             rounded,
+            shift: options.is_narrow().then_some(0),
             transposed: None,
             scale: zeros(rows, what)?,
             schedule: Schedule::new(plan, options.rows.max(1), space.pool()),
@@ -329,15 +406,16 @@ impl IncompleteFactors<Cpu> for CpuSchwarz {
         let (_, values) = values.term(0).ok_or_else(|| Error::invalid("ras: no values"))?;
         self.gather(space, values)?;
         let found = factorize::factorize(space.pool(), self, how)?;
-        if let Some([factors, inverse]) = &mut self.rounded {
-            factors.iter_mut().zip(&self.factors).for_each(|(to, &v)| *to = v as f32);
-            inverse.iter_mut().zip(&self.inverse).for_each(|(to, &v)| *to = v as f32);
-        }
-        let Self { plan, factors, inverse, transposed, .. } = self;
+        self.round(space.pool())?;
+        let Self { plan, factors, inverse, rounded, transposed, .. } = self;
         if let Some(transposed) = transposed {
-            transposed.store(space.pool(), plan.block, factors, inverse);
+            transposed.store(space.pool(), plan.block, [factors, inverse], rounded);
         }
         Ok(found)
+    }
+
+    fn is_narrow(&self) -> bool {
+        self.shift.is_some()
     }
 
     fn prepare_transpose(&mut self, space: &Cpu) -> Result<()> {
@@ -350,7 +428,7 @@ impl IncompleteFactors<Cpu> for CpuSchwarz {
             let (sums, arrived) = (vec![0.0; plan.nodes.ghosts * b], vec![0.0; plan.nodes.send.len() * b]);
             transposed.back = Some(RefCell::new(Back { import, sums, arrived }));
         }
-        transposed.store(space.pool(), b, &self.factors, &self.inverse);
+        transposed.store(space.pool(), b, [&self.factors, &self.inverse], &self.rounded);
         self.transposed = Some(transposed);
         Ok(())
     }
@@ -363,40 +441,22 @@ impl IncompleteFactors<Cpu> for CpuSchwarz {
         x: &Vec<f64>,
         y: &mut Vec<f64>,
     ) -> Result<()> {
-        if transposed {
-            return self.transposed_solve(space, how, x, y);
-        }
-        let f = self;
-        let (plan, b) = (&f.plan, f.plan.block);
-        let n = plan.nodes.own * b;
+        let (f, n) = (self, self.plan.nodes.own * self.plan.block);
         check_lengths(n, n, x.len(), y.len())?;
-        let Work { ghosts, rhs, now, next } = &mut *f.work.borrow_mut();
+        let Work { ghosts, vectors } = &mut *f.work.borrow_mut();
+        if transposed {
+            return match vectors {
+                Vectors::F64(vectors) => f.backward(space, how, x, vectors, y),
+                Vectors::F32(vectors) => f.backward(space, how, x, vectors, y),
+            };
+        }
         if let Some(nodes) = &f.nodes {
             nodes.borrow_mut().bring(space, x, ghosts)?;
         }
-        let ghosts = &ghosts[..];
-        let pieces = space.pool().pieces(16 * rhs.len());
-        let to = Disjoint::new(rhs);
-        space.pool().run(pieces, |piece| {
-            let rows = share(plan.rows(), piece, pieces);
-            // SAFETY: pieces do not overlap.
-            let to = unsafe { to.range(rows.start * b..rows.end * b) };
-            for (to, &node) in to.chunks_exact_mut(b).zip(&plan.node[rows]) {
-                let node = node as usize * b;
-                to.copy_from_slice(if node < n { &x[node..][..b] } else { &ghosts[node - n..][..b] });
-            }
-        });
-        solve::solve(space.pool(), f, how, None, rhs, now, next);
-        let (z, to) = (&now[..], Disjoint::new(y));
-        let pieces = space.pool().pieces(16 * n);
-        space.pool().run(pieces, |piece| {
-            let nodes = share(plan.nodes.own, piece, pieces);
-            // SAFETY: pieces do not overlap.
-            let to = unsafe { to.range(nodes.start * b..nodes.end * b) };
-            for (to, &row) in to.chunks_exact_mut(b).zip(&plan.result[nodes]) {
-                to.copy_from_slice(&z[row as usize * b..][..b]);
-            }
-        });
+        match vectors {
+            Vectors::F64(vectors) => f.forward(space.pool(), how, [x, ghosts], vectors, y),
+            Vectors::F32(vectors) => f.forward(space.pool(), how, [x, ghosts], vectors, y),
+        }
         Ok(())
     }
 
@@ -404,8 +464,9 @@ impl IncompleteFactors<Cpu> for CpuSchwarz {
         let f = self;
         let (plan, b) = (&f.plan, f.plan.block as u64);
         let number = if f.rounded.is_some() { 4 } else { 8 };
+        let of_vector = if f.shift.is_some() { 4 } else { 8 };
         let (entries, rows) = (plan.entries() as u64, plan.rows() as u64);
-        let once = entries * (b * b * number + 4) + rows * (b * b * number + 16) + 5 * 8 * rows * b;
+        let once = entries * (b * b * number + 4) + rows * (b * b * number + 16) + 5 * of_vector * rows * b;
         let times = match how {
             TriangularSolve::Exact => 1,
             TriangularSolve::Jacobi { sweeps } | TriangularSolve::Random { sweeps } => sweeps as u64,
@@ -440,24 +501,24 @@ macro_rules! by_order {
 use by_order;
 
 /// Numbers of rows that threads write, each row by one thread, while others read finished rows.
-struct Shared<'a> {
-    start: *mut f64,
+struct Shared<'a, T> {
+    start: *mut T,
     len: usize,
-    _slice: std::marker::PhantomData<&'a mut [f64]>,
+    _slice: std::marker::PhantomData<&'a mut [T]>,
 }
 
 // SAFETY: ranges are handed out only through unsafe functions, whose callers keep readers and writers apart.
-unsafe impl Sync for Shared<'_> {}
+unsafe impl<T: Send + Sync> Sync for Shared<'_, T> {}
 
-impl<'a> Shared<'a> {
-    fn new(slice: &'a mut [f64]) -> Self {
+impl<'a, T> Shared<'a, T> {
+    fn new(slice: &'a mut [T]) -> Self {
         Self { start: slice.as_mut_ptr(), len: slice.len(), _slice: std::marker::PhantomData }
     }
 
     /// # Safety
     /// No thread may write to the range while the result lives.
     #[inline(always)]
-    unsafe fn read(&self, range: Range<usize>) -> &[f64] {
+    unsafe fn read(&self, range: Range<usize>) -> &[T] {
         assert!(range.start <= range.end && range.end <= self.len);
         // SAFETY: in bounds by the check above, not written by the caller's promise.
         unsafe { std::slice::from_raw_parts(self.start.add(range.start), range.len()) }
@@ -467,7 +528,7 @@ impl<'a> Shared<'a> {
     /// No other thread may read or write the range while the result lives.
     #[allow(clippy::mut_from_ref)]
     #[inline(always)]
-    unsafe fn write(&self, range: Range<usize>) -> &mut [f64] {
+    unsafe fn write(&self, range: Range<usize>) -> &mut [T] {
         assert!(range.start <= range.end && range.end <= self.len);
         // SAFETY: in bounds by the check above, unaliased by the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }

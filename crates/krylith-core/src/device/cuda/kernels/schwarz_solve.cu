@@ -2,6 +2,7 @@
 // randomized.
 //
 //   schwarz_split    columns of both triangles from the pattern S
+//   schwarz_range    smallest and largest exponent of the rows of inv(D); bytes: inv(D) once
 //   schwarz_pack     values of both triangles from the factors
 //   schwarz_turn     values of a triangle of the transpose from those of the other one of M
 //   schwarz_reverse, schwarz_reverse_begins  pattern of that triangle, counted from the other end
@@ -13,10 +14,10 @@
 //                    bytes: once per sweep
 //   schwarz_jacobi   Alg. 2, one sweep; bytes: once per sweep
 //
-// Macros: those of schwarz.cuh, VALUE (double or float as stored; arithmetic is in double), WARPS.
-// Bytes moved at least: for each block of both triangles its values and 4 for its column; for each row 8 for
-// its row pointer, the inverse of its diagonal, 8 b for w and 8 b for v in each triangle, 16 b for w and v of
-// the second one, 4 + 8 b for the result. Neighbours' numbers come from the second-level cache.
+// Macros: those of schwarz.cuh, VALUE (double or float as stored), WARPS. Arithmetic is in REAL.
+// Bytes moved at least, with R bytes for a number of REAL: for each block of both triangles its values and 4
+// for its column; for each row 8 for its row pointer, the inverse of its diagonal, R b for w and R b for v in
+// each triangle, 2 R b for w and v of the second one, 4 + 8 b for the result. Neighbours' numbers come from the second-level cache.
 //
 // Both triangles are solved by the same kernel: v_i = w_i - sum_j A_ij v_j over j < i, rows ascending. The
 // lower one is L - I with w = r. The upper one is stored as inv(D) (U - D) with its rows and columns numbered
@@ -30,6 +31,9 @@
 // from the first-level cache. The factors are therefore read from memory once for any number of sweeps.
 // Thread blocks start in ascending order, so lower rows usually have their final values when higher ones
 // start.
+//
+// With REAL as float, inv(D) is divided by the power of two around which its numbers lie, and results are
+// multiplied by it.
 //
 // Exact: v starts as `unset`, and a warp polls until the numbers that it needs are set. Warps take their rows
 // by ticket, in the order of levels. Each awaited row was thus taken earlier by a running warp, so every wait
@@ -56,15 +60,16 @@ struct Sweep {
     const i64* begin;          // first block of each row, and one more
     const unsigned* column;
     const VALUE* value;        // blocks by columns
-    const double* w;
-    const double* from;        // the previous sweep; null if sweeps are in place
-    double* v;
+    const REAL* w;
+    const REAL* from;          // the previous sweep; null if sweeps are in place
+    REAL* v;
     unsigned* ticket;          // exact
     u64 limit;
     const VALUE* inverse;      // of the lower triangle: inverse of the diagonal, by columns
-    double *next_w, *next_v;   // w of the upper triangle, and its v unless null
+    REAL *next_w, *next_v;     // w of the upper triangle, and its v unless null
     const unsigned* target;    // of the upper triangle of M: own node of each row, or NONE
     double* out;
+    const Scale* scale;        // of vectors in f32
 };
 
 enum Mode { EXACT, RANDOM, ORDERED, JACOBI };
@@ -73,28 +78,28 @@ constexpr int P = B == 1 ? 1 : B == 2 ? 2 : B <= 4 ? 4 : 8;  // components of a 
 
 // Sums over the LANES lanes of a row; each lane gets the one of component lane % P.
 template <int LANES>
-__device__ __forceinline__ double fold(double* sum, int lane) {
+__device__ __forceinline__ REAL fold(REAL* sum, int lane) {
 #pragma unroll
     for (int h = P / 2; h > 0; h /= 2) {
         const bool upper = lane & h;
 #pragma unroll
         for (int k = 0; k < h; ++k) {
-            const double send = upper ? sum[k] : sum[k + h], keep = upper ? sum[k + h] : sum[k];
+            const REAL send = upper ? sum[k] : sum[k + h], keep = upper ? sum[k + h] : sum[k];
             sum[k] = keep + __shfl_xor_sync(ALL, send, h);
         }
     }
-    double total = sum[0];
+    REAL total = sum[0];
 #pragma unroll
     for (int d = P; d < LANES; d *= 2) total += __shfl_xor_sync(ALL, total, d);
     return total;
 }
 
 // Waits until a number is set, and returns it.
-__device__ __forceinline__ double settled(const double* at, double value, u64 limit) {
+__device__ __forceinline__ REAL settled(const REAL* at, REAL value, u64 limit) {
     unsigned looks = 0;
     u64 since = 0;
     while (is_unset(value)) {
-        if (too_long(looks, since, limit)) return not_a_number();
+        if (too_long(looks, since, limit)) return (REAL)not_a_number();
         value = peek(at);
     }
     return value;
@@ -120,6 +125,7 @@ __device__ __forceinline__ void triangle(const Sweep& s) {
     const int end = MODE == EXACT ? min(s.rows, start + s.most) : (int)s.runs[warp + 1];
     const bool single = s.most <= AT_ONCE;
     const int first_number = first * B;
+    const int result = SCALED && s.out ? s.scale->result : 0;
 
     auto read = [&](int place) {
         if (MODE == JACOBI) return s.from[place];
@@ -133,7 +139,7 @@ __device__ __forceinline__ void triangle(const Sweep& s) {
     const unsigned* columns = s.column;
     const VALUE* a = s.value;
     int place[KEPT];
-    double kept[KEPT][B], nearest[B], w = 0;
+    REAL kept[KEPT][B], nearest[B], w = 0;
 
     for (int sweep = 0; sweep < s.sweeps; ++sweep) {
         for (int at = first; at < end; at += AT_ONCE) {
@@ -164,17 +170,17 @@ __device__ __forceinline__ void triangle(const Sweep& s) {
                     const int q = own + t * LANES;
                     place[t] = q < outside ? (int)columns[q / B] * B + q % B : -1;
 #pragma unroll
-                    for (int k = 0; k < B; ++k) kept[t][k] = q < outside ? (double)a[q * B + k] : 0;
+                    for (int k = 0; k < B; ++k) kept[t][k] = q < outside ? (REAL)a[q * B + k] : 0;
                 }
 #pragma unroll
-                for (int c = 0; c < B; ++c) nearest[c] = inside ? (double)a[(before * B + c) * B + r] : 0;
+                for (int c = 0; c < B; ++c) nearest[c] = inside ? (REAL)a[(before * B + c) * B + r] : 0;
                 w = s.w[(i64)i * B + r];
             }
 
-            double sum[P];
+            REAL sum[P];
 #pragma unroll
             for (int k = 0; k < P; ++k) sum[k] = 0;
-            double x[BATCH > KEPT ? BATCH : KEPT];
+            REAL x[BATCH > KEPT ? BATCH : KEPT];
 #pragma unroll
             for (int t = 0; t < KEPT; ++t) x[t] = place[t] >= 0 ? read(place[t]) : 0;
 #pragma unroll
@@ -198,15 +204,15 @@ __device__ __forceinline__ void triangle(const Sweep& s) {
                     if (MODE == EXACT) x[u] = settled(s.v + from[u], x[u], s.limit);
                     const VALUE* block = a + (q + u * LANES) * B;
 #pragma unroll
-                    for (int k = 0; k < B; ++k) sum[k] = fma((double)block[k], x[u], sum[k]);
+                    for (int k = 0; k < B; ++k) sum[k] = fma((REAL)block[k], x[u], sum[k]);
                 }
             }
             __syncwarp();
-            double v = w - fold<LANES>(sum, own);
+            REAL v = w - fold<LANES>(sum, own);
 
             for (unsigned left = steps; left; left &= left - 1) {
                 const int j = __ffs(left) - 1;
-                double other[B];
+                REAL other[B];
 #pragma unroll
                 for (int c = 0; c < B; ++c) other[c] = __shfl_sync(ALL, v, j * LANES + c);
                 if (!(inside >> j & 1)) continue;
@@ -217,7 +223,7 @@ __device__ __forceinline__ void triangle(const Sweep& s) {
                 } else {
                     const VALUE* block = a + outside * B + skipped * E + r;
 #pragma unroll
-                    for (int c = 0; c < B; ++c) v = fma(-(double)block[c * B], other[c], v);
+                    for (int c = 0; c < B; ++c) v = fma(-(REAL)block[c * B], other[c], v);
                 }
             }
             __syncwarp();
@@ -225,10 +231,10 @@ __device__ __forceinline__ void triangle(const Sweep& s) {
 
             if (s.last && sweep + 1 == s.sweeps) {
                 if (s.inverse) {
-                    double z = 0;
+                    REAL z = 0;
                     const VALUE* inverse = s.inverse + (i64)i * E + r;
 #pragma unroll
-                    for (int c = 0; c < B; ++c) z = fma((double)inverse[c * B], __shfl_sync(ALL, v, group * LANES + c), z);
+                    for (int c = 0; c < B; ++c) z = fma((REAL)inverse[c * B], __shfl_sync(ALL, v, group * LANES + c), z);
                     if (on && own < B) {
                         const i64 to = (i64)(s.rows - 1 - i) * B + own;
                         s.next_w[to] = z;
@@ -236,7 +242,7 @@ __device__ __forceinline__ void triangle(const Sweep& s) {
                     }
                 } else if (s.target && on && own < B) {
                     const unsigned target = s.target[i];
-                    if (target != NONE) s.out[(i64)target * B + own] = v;
+                    if (target != NONE) s.out[(i64)target * B + own] = result && SCALED ? ldexp((double)v, result) : (double)v;
                 }
             }
             __syncwarp();
@@ -266,14 +272,42 @@ schwarz_split(int rows, const i64* __restrict__ row_ptr, const unsigned* __restr
     }
 }
 
+// The exponent of a number plus 1023; 0 for 0, and 0x7ff if the number is not finite.
+__device__ __forceinline__ unsigned exponent_of(double v) {
+    const u64 bits = (u64)__double_as_longlong(fabs(v));
+    return bits ? max(1u, (unsigned)(bits >> 52)) : 0u;
+}
+
+// The smallest and the largest exponent of the scalar rows of inverted diagonal blocks: range[0] and range[1],
+// which begin with 0xffff and 0. Rows of zeros do not count.
+extern "C" __global__ void __launch_bounds__(THREADS) schwarz_range(int rows, const double* __restrict__ inverses, unsigned* range) {
+    unsigned low = 0xffff, high = 0;
+    for (i64 i = blockIdx.x * (i64)THREADS + threadIdx.x; i < (i64)rows * B; i += (i64)gridDim.x * THREADS) {
+        unsigned most = 0;
+#pragma unroll
+        for (int c = 0; c < B; ++c) most = max(most, exponent_of(inverses[i * B + c]));
+        if (most) low = min(low, most);
+        high = max(high, most);
+    }
+#pragma unroll
+    for (int d = 16; d; d /= 2) {
+        low = min(low, __shfl_xor_sync(ALL, low, d));
+        high = max(high, __shfl_xor_sync(ALL, high, d));
+    }
+    if (threadIdx.x % 32 > 0) return;
+    atomicMin(range, low);
+    atomicMax(range + 1, high);
+}
+
 // Copies factors (row-major blocks in the order of S) to both triangles and the inverted diagonal, by
-// columns. *faulty: set if a number is not finite.
+// columns. The inverted diagonal is divided by 2^shift. *faulty: bit 0 is set if a number is not finite, and bit
+// 1 if the exponent of another number is larger than `most`.
 extern "C" __global__ void __launch_bounds__(THREADS)
 schwarz_pack(int rows, const i64* __restrict__ row_ptr, const i64* __restrict__ diagonal, const i64* __restrict__ lower_begin,
              const i64* __restrict__ upper_begin, const double* __restrict__ factors, const double* __restrict__ inverses,
-             VALUE* __restrict__ lower, VALUE* __restrict__ inverse, VALUE* __restrict__ upper, unsigned* faulty) {
+             VALUE* __restrict__ lower, VALUE* __restrict__ inverse, VALUE* __restrict__ upper, int shift, int most, unsigned* faulty) {
     const int lane = threadIdx.x % 32;
-    bool finite = true;
+    bool finite = true, narrow_enough = true;
     for (i64 i = blockIdx.x * (i64)WARPS + threadIdx.x / 32; i < rows; i += (i64)gridDim.x * WARPS) {
         const i64 begin = row_ptr[i], middle = diagonal[i], past = row_ptr[i + 1];
         const double* d = inverses + i * E;
@@ -282,14 +316,19 @@ schwarz_pack(int rows, const i64* __restrict__ row_ptr, const i64* __restrict__ 
             finite &= isfinite(narrow);
             *to = narrow;
         };
+        auto store_other = [&](VALUE* to, double value) {
+            narrow_enough &= (int)exponent_of(value) - 1023 <= most;
+            store(to, value);
+        };
         for (int e = lane; e < E; e += 32) {
-            store(inverse + i * E + e, d[e % B * B + e / B]);
+            const double own = d[e % B * B + e / B];
+            store(inverse + i * E + e, shift ? ldexp(own, -shift) : own);
             finite &= isfinite(factors[middle * E + e]);
         }
         VALUE* to = lower + lower_begin[i] * E;
         for (i64 t = lane; t < (middle - begin) * E; t += 32) {
             const int e = (int)(t % E);
-            store(to + t, factors[(begin + t / E) * E + e % B * B + e / B]);
+            store_other(to + t, factors[(begin + t / E) * E + e % B * B + e / B]);
         }
         to = upper + (upper_begin[rows - i] - 1) * E;
         for (i64 t = lane; t < (past - middle - 1) * E; t += 32) {
@@ -302,10 +341,11 @@ schwarz_pack(int rows, const i64* __restrict__ row_ptr, const i64* __restrict__ 
                 finite &= isfinite(u[m * B + c]);
                 value = fma(d[row * B + m], u[m * B + c], value);
             }
-            store(to - p * E + e, value);
+            store_other(to - p * E + e, value);
         }
     }
-    if (!finite) *faulty = 1;
+    if (!finite) atomicOr(faulty, 1u);
+    if (!narrow_enough) atomicOr(faulty, 2u);
 }
 
 // The block of the transpose k blocks before its last one is that at places[k] of M, or at k without places.

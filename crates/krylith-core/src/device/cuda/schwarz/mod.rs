@@ -16,8 +16,8 @@ use super::Cuda;
 use super::compiler::Kernel;
 use super::driver::{Buffer, Device};
 use super::exchange::Exchange;
-use super::launch::{Address, At, Entry, Function, Of, Set, kernels};
-use super::specialisations::define;
+use super::launch::{Address, At, Entry, Function, Of, Reals, Set, kernels};
+use super::specialisations::{STORES, define, vectors};
 use crate::comm::{agree, largest};
 use crate::halo::Halo;
 use crate::memory::check_len;
@@ -36,16 +36,17 @@ use solve::{EXACT_ROWS, Solves, schwarz_exact};
 use std::sync::Arc;
 
 kernels! {
-    SCHWARZ_HALO in "schwarz_halo.cu", |set| blocks(set).flat_map(halo_kernels).collect();
+    SCHWARZ_HALO in "schwarz_halo.cu", all_halo_kernels;
     fn schwarz_send(halt: At<i32>, x: At<f64>, exchange: Address);
     fn schwarz_import(halt: At<i32>, count: i64, ghosts: At<f64>, to: At<f64>, exchange: Address);
     fn schwarz_start(
-        halt: At<i32>, rows: i32, own: i32, node: At<u32>, x: At<f64>, ghosts: At<f64>, w: At<f64>,
-        v: At<f64>, how: i32, kept: At<u32>, tickets: At<u32>, exchange: Address,
+        halt: At<i32>, rows: i32, own: i32, node: At<u32>, x: At<f64>, ghosts: At<f64>, w: Reals,
+        v: Reals, how: i32, kept: At<u32>, tickets: At<u32>, exchange: Address, scale: Address, shift: i32,
+        again: i32,
     );
     fn schwarz_add(
-        halt: At<i32>, first: i32, count: i32, rows: i32, ptr: At<u32>, number: At<u32>, z: At<f64>,
-        arrived: At<f64>, to: At<f64>, exchange: Address,
+        halt: At<i32>, first: i32, count: i32, rows: i32, ptr: At<u32>, number: At<u32>, z: Reals,
+        arrived: At<f64>, to: At<f64>, exchange: Address, scale: Address,
     );
 }
 
@@ -81,16 +82,22 @@ struct Import {
     import: Function<schwarz_import>,
 }
 
-/// Returns a kernel of `schwarz_halo.cu` for nodes of `run` numbers.
-fn halo_kernel<K: Entry>(entry: K, run: usize) -> Of<K> {
+/// Returns a kernel of `schwarz_halo.cu` for nodes of `run` numbers, where vectors over rows have this
+/// precision.
+fn halo_kernel<K: Entry>(entry: K, run: usize, compute: Precision) -> Of<K> {
     let pair = if run.is_multiple_of(2) { 2 } else { 1 };
-    let defines = vec![define("RUN", run), define("PAIR", pair), define("THREADS", THREADS)];
-    entry.with(defines)
+    let defines = [define("RUN", run), define("PAIR", pair), define("THREADS", THREADS)];
+    entry.with(defines.into_iter().chain(vectors(compute)).collect())
 }
 
 /// Returns the kernels that send vectors, and those that import blocks.
-fn halo_kernels(b: usize) -> [Kernel; 2] {
-    [halo_kernel(schwarz_start, b).into(), halo_kernel(schwarz_import, b * b).into()]
+fn halo_kernels(b: usize, compute: Precision) -> [Kernel; 2] {
+    [halo_kernel(schwarz_start, b, compute).into(), halo_kernel(schwarz_import, b * b, Precision::F64).into()]
+}
+
+fn all_halo_kernels(set: Set) -> Vec<Kernel> {
+    let of = |compute| blocks(set).flat_map(move |b| halo_kernels(b, compute));
+    set.choose(STORES.to_vec(), [Precision::F64]).into_iter().flat_map(of).collect()
 }
 
 /// Block sizes that are compiled ahead.
@@ -102,9 +109,10 @@ fn blocks(set: Set) -> std::ops::RangeInclusive<usize> {
 /// whole.
 pub(crate) fn kernels(blocks: impl IntoIterator<Item = usize>, precision: Precision) -> Vec<Kernel> {
     let of = |b: usize| {
-        let factors =
-            [factor::kernel(schwarz_sweep, b).into(), solve::kernel(schwarz_exact, b, precision).into()];
-        factors.into_iter().chain(halo_kernels(b))
+        let exact = solve::kernel(schwarz_exact, b, [precision, Precision::F64]);
+        [factor::kernel(schwarz_sweep, b).into(), exact.into()]
+            .into_iter()
+            .chain(halo_kernels(b, Precision::F64))
     };
     blocks.into_iter().flat_map(of).collect()
 }
@@ -123,8 +131,8 @@ impl Import {
         let exchange = Exchange::new(space, halo, run)?;
         let device = space.device();
         let both = || {
-            let send = device.function(&halo_kernel(schwarz_send, run))?;
-            Ok((send, device.function(&halo_kernel(schwarz_import, run))?))
+            let send = device.function(&halo_kernel(schwarz_send, run, Precision::F64))?;
+            Ok((send, device.function(&halo_kernel(schwarz_import, run, Precision::F64))?))
         };
         let (send, import) = agree(space.comm(), both())?;
         Ok(Some(Self { exchange, send, import }))
@@ -182,8 +190,8 @@ impl IncompleteFactors<Cuda> for CudaSchwarz {
             check(plan)?;
             let orders = Orders::new(plan, EXACT_ROWS);
             let by = Factorizer::new(device, plan, &orders.rows, per, options.deterministic)?;
-            let solves = Solves::new(device, plan, &by, &orders, options.precision, per)?;
-            Ok((by, solves, device.function(&halo_kernel(schwarz_start, plan.block))?))
+            let solves = Solves::new(device, plan, &by, &orders, [options.stored(), options.compute], per)?;
+            Ok((by, solves, device.function(&halo_kernel(schwarz_start, plan.block, options.compute))?))
         };
         let (by, solves, start) = agree(space.comm(), local())?;
         let nodes = Import::new(space, &plan.nodes, plan.block)?;
@@ -209,10 +217,17 @@ impl IncompleteFactors<Cuda> for CudaSchwarz {
             Factorization::Random { sweeps, warm } => f.by.sweep(space, b, sweeps, warm)?,
         }
         f.by.measure(space, b, !exact)?;
-        f.solves.pack(device, &f.by)?;
+        if !f.solves.pack(device, &f.by)? {
+            f.promote(device)?;
+            f.solves.pack(device, &f.by)?;
+        }
         let faulty = f.solves.faulty(device)?;
         space.fabric().check()?;
         f.by.quality(device, exact, faulty)
+    }
+
+    fn is_narrow(&self) -> bool {
+        self.solves.is_narrow()
     }
 
     fn prepare_transpose(&mut self, space: &Cuda) -> Result<()> {
@@ -220,12 +235,13 @@ impl IncompleteFactors<Cuda> for CudaSchwarz {
             return Ok(());
         }
         let (device, plan, solves) = (space.device(), &self.plan, &mut self.solves);
+        let compute = solves.computed();
         let mut local = || {
             let (sums, what) = (Sums::of(plan)?, "a transpose of ras");
             solves.prepare_transpose(device)?;
             let (ptr, number) = (device.upload(&sums.ptr, what)?, device.upload(&sums.number, what)?);
             let own = device.zeros::<f64>(plan.nodes.ghosts * plan.block, what)?;
-            Ok((ptr, number, own, device.function(&halo_kernel(schwarz_add, plan.block))?))
+            Ok((ptr, number, own, device.function(&halo_kernel(schwarz_add, plan.block, compute))?))
         };
         let (ptr, number, own, add) = agree(space.comm(), local())?;
         let back = Import::new(space, &Arc::new(plan.nodes.reversed(0)), plan.block)?;
@@ -269,6 +285,19 @@ impl IncompleteFactors<Cuda> for CudaSchwarz {
 }
 
 impl CudaSchwarz {
+    /// Makes solves f64 for good, without values.
+    fn promote(&mut self, device: &Arc<Device>) -> Result<()> {
+        let (plan, wide) = (&self.plan, Precision::F64);
+        let (orders, per) = (Orders::new(plan, EXACT_ROWS), self.options.rows.clamp(1, plan.rows().max(1)));
+        self.solves = Solves::new(device, plan, &self.by, &orders, [wide; 2], per)?;
+        self.start = device.function(&halo_kernel(schwarz_start, plan.block, wide))?;
+        if let Some(adding) = &mut self.adding {
+            self.solves.prepare_transpose(device)?;
+            adding.add = device.function(&halo_kernel(schwarz_add, plan.block, wide))?;
+        }
+        Ok(())
+    }
+
     /// Gives every row its right-hand side. Without `kept` this is its node's number, which may be a ghost;
     /// else it is zero in rows without a mark.
     fn start(
@@ -286,20 +315,28 @@ impl CudaSchwarz {
             _ => 0,
         };
         let [w, v] = self.solves.begin();
-        self.start.on(device, grid(device, rows * plan.block), THREADS).run(
-            space.halt(),
-            rows as i32,
-            plan.nodes.own as i32,
-            &self.by.node,
-            x,
-            ghosts,
-            w,
-            v,
-            set,
-            kept,
-            &self.solves.tickets,
-            inside,
-        )
+        let (scale, shift) = self.solves.scale();
+        // The second launch changes the scale of vectors in f32 if it is wrong.
+        for again in 0..=i32::from(self.is_narrow()) {
+            self.start.on(device, grid(device, rows * plan.block), THREADS).run(
+                space.halt(),
+                rows as i32,
+                plan.nodes.own as i32,
+                &self.by.node,
+                x,
+                ghosts,
+                w,
+                v,
+                set,
+                kept,
+                &self.solves.tickets,
+                inside,
+                scale,
+                shift,
+                again,
+            )?;
+        }
+        Ok(())
     }
 
     /// Computes `y ← M⁻ᵀ x`.
@@ -323,6 +360,7 @@ impl CudaSchwarz {
                 arrived,
                 to,
                 inside,
+                self.solves.scale().0,
             )
         };
         let own = plan.nodes.own;

@@ -6,12 +6,13 @@ use super::super::driver::{Buffer, Device};
 use super::super::launch::{At, Entry, Function, Of, Reals, Set, kernels};
 use super::super::multilevel::transposed_positions;
 use super::super::resident::Resident;
-use super::super::specialisations::{STORES, define, value};
+use super::super::specialisations::{define, value, vectors};
 use super::factor::Factorizer;
 use super::order::{self, Order, Orders};
 use crate::Result;
 use crate::comm::time_limit;
 use crate::operator::not_prepared;
+use crate::precond::range::{RANGE, middle};
 use crate::precond::{SchwarzPlan, TriangularSolve};
 use crate::space::Precision;
 use std::sync::Arc;
@@ -26,8 +27,10 @@ kernels! {
     );
     fn schwarz_pack(
         rows: i32, row_ptr: At<i64>, diagonal: At<i64>, lower_begin: At<i64>, upper_begin: At<i64>,
-        factors: At<f64>, inverses: At<f64>, lower: Reals, inverse: Reals, upper: Reals, faulty: At<u32>,
+        factors: At<f64>, inverses: At<f64>, lower: Reals, inverse: Reals, upper: Reals, shift: i32,
+        most: i32, faulty: At<u32>,
     );
+    fn schwarz_range(rows: i32, inverses: At<f64>, range: At<u32>);
     fn schwarz_turn(blocks: i64, places: At<f64>, from: Reals, to: Reals);
     fn schwarz_reverse(count: i64, last: u32, from: At<u32>, to: At<u32>);
     fn schwarz_reverse_begins(count: i64, last: i64, from: At<i64>, to: At<i64>);
@@ -48,6 +51,8 @@ const RESIDENT: f64 = 24.0;
 const CACHE: f64 = 200e3;
 /// Ratio of iterations with five sweeps to those with substitution.
 const MORE_ITERATIONS: f64 = 1.4;
+/// Exponent of 1 in the bits of a number.
+const BIAS: i32 = 1023;
 /// Marks a row that writes no result, because another subdomain owns its node.
 const NONE: u32 = u32::MAX;
 
@@ -77,8 +82,8 @@ struct Triangles {
 /// Vectors of a solve with one of the triangles: right-hand side and result; and the runs of sweeps.
 struct Side {
     runs: Buffer<u32>,
-    w: Buffer<f64>,
-    v: Buffer<f64>,
+    w: Buffer<u8>,
+    v: Buffer<u8>,
 }
 
 /// The triangles of the transpose.
@@ -100,7 +105,13 @@ pub(super) struct Solves {
     pub tickets: Buffer<u32>,
     faulty: Buffer<u32>,
     block: usize,
-    precision: Precision,
+    /// Of stored factors, and of vectors over the rows.
+    precisions: [Precision; 2],
+    /// Mirrors `struct Scale` in `kernels/schwarz.cuh`.
+    scale: Buffer<u64>,
+    /// The exponent of the power of two that divides D⁻¹.
+    shift: i32,
+    range: Function<schwarz_range>,
     most: usize,
     limit: u64,
     functions: Functions,
@@ -147,20 +158,29 @@ pub(in crate::device::cuda) struct Sweep {
     next_v: u64,
     target: u64,
     out: u64,
+    scale: u64,
 }
 
-fn defines(block: usize, precision: Precision) -> Defines {
-    vec![define("ORDER", block), value(precision), define("WARPS", WARPS)]
+/// Numbers of 8 bytes in `struct Scale`.
+const SCALE: usize = 3;
+
+fn defines(block: usize, [stored, compute]: [Precision; 2]) -> Defines {
+    let plain = [define("ORDER", block), value(stored), define("WARPS", WARPS)];
+    plain.into_iter().chain(vectors(compute)).collect()
 }
+
+/// Precisions of stored factors and of vectors.
+const PRECISIONS: [[Precision; 2]; 3] =
+    [[Precision::F64, Precision::F64], [Precision::F32, Precision::F64], [Precision::F32, Precision::F32]];
 
 fn all_kernels(set: Set) -> Vec<Kernel> {
-    let of = |precision| super::blocks(set).map(move |b| kernel(schwarz_exact, b, precision).into());
-    set.choose(STORES.to_vec(), [Precision::F64]).into_iter().flat_map(of).collect()
+    let of = |precisions| super::blocks(set).map(move |b| kernel(schwarz_exact, b, precisions).into());
+    set.choose(PRECISIONS.to_vec(), [PRECISIONS[0]]).into_iter().flat_map(of).collect()
 }
 
-/// Returns a kernel of `schwarz_solve.cu`.
-pub(super) fn kernel<K: Entry>(entry: K, block: usize, precision: Precision) -> Of<K> {
-    entry.with(defines(block, precision))
+/// Returns a kernel of `schwarz_solve.cu` for stored factors and vectors of these precisions.
+pub(super) fn kernel<K: Entry>(entry: K, block: usize, precisions: [Precision; 2]) -> Of<K> {
+    entry.with(defines(block, precisions))
 }
 
 /// Returns where each row begins, and the end of the last one, from the lengths of the rows in order.
@@ -191,7 +211,11 @@ impl Triangle {
 
     /// Lays out the transpose, counted from the other end, without values, and returns the place of each of
     /// its blocks from the last one on. The reverse order needs no analysis.
-    fn turned(&self, device: &Arc<Device>, kind: (usize, Precision)) -> Result<(Self, Arc<Buffer<f64>>)> {
+    fn turned(
+        &self,
+        device: &Arc<Device>,
+        kind: (usize, [Precision; 2]),
+    ) -> Result<(Self, Arc<Buffer<f64>>)> {
         let Self { pattern, values, order, per, depth, shared, .. } = self;
         let (rows, blocks, items) = (pattern.row_ptr.len() - 1, pattern.col.len(), order.len());
         let turned = match blocks {
@@ -233,20 +257,20 @@ impl Solves {
         plan: &SchwarzPlan,
         by: &Factorizer,
         orders: &Orders,
-        precision: Precision,
+        precisions: [Precision; 2],
         per: usize,
     ) -> Result<Self> {
         let (b, rows, what) = (plan.block, plan.rows(), WHAT);
         let runs = order::runs(plan, per);
         let from_end: Vec<u32> = runs.iter().rev().map(|&i| rows as u32 - i).collect();
         let side = |runs: &[u32]| -> Result<Side> {
-            let vector = || device.zeros(rows * b, what);
+            let vector = || device.zeros(rows * b * precisions[1].bytes(), what);
             Ok(Side { runs: device.upload(runs, what)?, w: vector()?, v: vector()? })
         };
         let mut target = vec![NONE; rows];
         plan.result.iter().enumerate().for_each(|(node, &row)| target[rows - 1 - row as usize] = node as u32);
-        let sweep = |name| device.function(&schwarz_exact.named(name, defines(b, precision)));
-        let size = b * b * precision.bytes();
+        let sweep = |name| device.function(&schwarz_exact.named(name, defines(b, precisions)));
+        let size = b * b * precisions[0].bytes();
         let lower: Vec<i64> = begins((0..rows).map(|i| plan.diagonal[i] - plan.row_ptr[i]));
         let upper: Vec<i64> = begins((0..rows).rev().map(|i| plan.row_ptr[i + 1] - plan.diagonal[i] - 1));
         let forward = Triangles {
@@ -262,11 +286,14 @@ impl Solves {
             tickets: device.zeros(2, what)?,
             faulty: device.zeros(1, what)?,
             block: b,
-            precision,
+            precisions,
+            scale: device.zeros(SCALE, what)?,
+            shift: 0,
+            range: device.function(&kernel(schwarz_range, b, precisions))?,
             most: per,
             limit: time_limit()?.as_nanos() as u64,
             functions: Functions {
-                pack: device.function(&kernel(schwarz_pack, b, precision))?,
+                pack: device.function(&kernel(schwarz_pack, b, precisions))?,
                 exact: sweep("schwarz_exact")?,
                 exact_rows: sweep("schwarz_exact_rows")?,
                 random: sweep("schwarz_random")?,
@@ -278,7 +305,7 @@ impl Solves {
             device.allow_shared(solves.functions.substitution(triangle), 32 * WARPS, triangle.shared)?;
         }
         if rows > 0 {
-            let split = device.function(&kernel(schwarz_split, b, precision))?;
+            let split = device.function(&kernel(schwarz_split, b, precisions))?;
             let Triangles { lower, upper, .. } = &solves.forward;
             split.on(device, grid(device, rows), 32 * WARPS).run(
                 rows as i32,
@@ -296,7 +323,7 @@ impl Solves {
 
     /// Lays out the triangles of the transpose, and packs them.
     pub fn prepare_transpose(&mut self, device: &Arc<Device>) -> Result<()> {
-        let kind = (self.block, self.precision);
+        let kind = (self.block, self.precisions);
         let Triangles { lower, upper, inverse } = &self.forward;
         let ((first, of_upper), (second, of_lower)) =
             (upper.turned(device, kind)?, lower.turned(device, kind)?);
@@ -304,7 +331,7 @@ impl Solves {
         self.transposed = Some(Transposed {
             triangles: Triangles { lower: first, upper: second, inverse },
             places: [of_upper, of_lower],
-            turn: device.function(&kernel(schwarz_turn, self.block, self.precision))?,
+            turn: device.function(&kernel(schwarz_turn, self.block, self.precisions))?,
         });
         self.pack_transposed(device)
     }
@@ -315,9 +342,34 @@ impl Solves {
         [lower.w.pointer(), lower.v.pointer()]
     }
 
-    /// Packs new factors.
-    pub fn pack(&mut self, device: &Device, by: &Factorizer) -> Result<()> {
-        let (rows, to) = (self.target.len(), &self.forward);
+    /// Returns true if vectors over the rows are in f32.
+    pub fn is_narrow(&self) -> bool {
+        self.computed() == Precision::F32
+    }
+
+    /// Returns the precision of vectors over the rows.
+    pub fn computed(&self) -> Precision {
+        self.precisions[1]
+    }
+
+    /// Returns the address of the scale of vectors in f32, and the exponent that results have besides.
+    pub fn scale(&self) -> (u64, i32) {
+        (self.scale.pointer(), self.shift)
+    }
+
+    /// Packs new factors. Returns false if the range of the numbers is too large for f32.
+    pub fn pack(&mut self, device: &Arc<Device>, by: &Factorizer) -> Result<bool> {
+        let rows = self.target.len();
+        if self.is_narrow() {
+            let (range, mut found) = (device.upload(&[0xffff_u32, 0], WHAT)?, [0; 2]);
+            self.range.on(device, grid(device, rows), 32 * WARPS).run(rows as i32, &by.inverses, &range)?;
+            device.read(&range, 0, &mut found)?;
+            let [low, high] = found.map(|e| e as i32 - BIAS);
+            let shift = if low > high { Some(0) } else { middle(low, high).filter(|_| high <= BIAS) };
+            let Some(shift) = shift else { return Ok(false) };
+            self.shift = shift;
+        }
+        let to = &self.forward;
         device.clear(&mut self.faulty)?;
         self.functions.pack.on(device, grid(device, rows), 32 * WARPS).run(
             rows as i32,
@@ -330,9 +382,15 @@ impl Solves {
             to.lower.values.pointer(),
             to.inverse.pointer(),
             to.upper.values.pointer(),
+            self.shift,
+            if self.is_narrow() { RANGE } else { i32::MAX },
             &self.faulty,
         )?;
-        self.pack_transposed(device)
+        if self.is_narrow() && self.faulty(device)? {
+            return Ok(false);
+        }
+        self.pack_transposed(device)?;
+        Ok(true)
     }
 
     /// Packs the transposes of new factors, where they are laid out.
@@ -341,7 +399,7 @@ impl Solves {
             return Ok(());
         };
         let from = &self.forward;
-        let size = self.block * self.block * self.precision.bytes();
+        let size = self.block * self.block * self.precisions[0].bytes();
         for (places, from, to) in [
             (Some(&**of_upper), &from.upper.values, &to.lower.values),
             (Some(&**of_lower), &from.lower.values, &to.upper.values),
@@ -358,7 +416,7 @@ impl Solves {
         Ok(())
     }
 
-    /// True if a packed number is not finite; waits.
+    /// True if a packed number is not finite, or its range is too large; waits.
     pub fn faulty(&self, device: &Device) -> Result<bool> {
         let mut faulty = [0];
         device.read(&self.faulty, 0, &mut faulty)?;
@@ -418,6 +476,7 @@ impl Solves {
             next_v: 0,
             target: 0,
             out: 0,
+            scale: self.scale.pointer(),
         };
         let in_place = exact || (!deterministic && matches!(how, TriangularSolve::Random { .. }));
         let both = [
@@ -498,13 +557,14 @@ impl Solves {
         let Triangles { lower, upper, inverse } = &self.forward;
         let triangles = lower.values.len() + upper.values.len();
         let columns = 4 * (lower.pattern.col.len() + upper.pattern.col.len());
-        let once = triangles + columns + 16 * rows + 32 * b * rows;
+        let number = self.computed().bytes();
+        let once = triangles + columns + 16 * rows + 4 * number * b * rows;
         let sweeps = match how {
             TriangularSolve::Jacobi { sweeps } => sweeps,
             TriangularSolve::Random { sweeps } if deterministic => sweeps,
             _ => 1,
         };
-        (sweeps * once + inverse.len() + rows * (8 + 48 * b)) as u64
+        (sweeps * once + inverse.len() + rows * (8 + (16 + 4 * number) * b)) as u64
     }
 }
 
