@@ -7,7 +7,8 @@ mod gpus;
 
 use conformance::{BICGSTABS, bicgstab_with, solve_with};
 use conformance::{
-    boundary, cpr, csr, direct, fields, fields_ranks, minres, near_null, singular, solver, stages,
+    boundary, cpr, csr, direct, fields, fields_ranks, minres, near_null, precond_precision, singular, solver,
+    stages,
 };
 use conformance::{lender::Application, memory::Lender};
 use conformance::{transposed, vanka};
@@ -141,6 +142,8 @@ fn main() {
         each!(ildu::factors_are_refreshed),
         each!(factors_f32::ildu_in_f32),
         each!(factors_f32::schwarz_in_f32),
+        each!(factors_f32::schwarz_near_and_far),
+        first!(precond_precision::solves_in_f32),
         test("refreshed_factors_leave_memory_flat", refreshed_factors_leave_memory_flat, false),
         each!(ildu::bad_pivots_are_named),
         each!(block_tiles::tiles_match_the_textbook),

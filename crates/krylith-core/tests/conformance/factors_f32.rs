@@ -7,7 +7,7 @@ use super::{Make, applied};
 use crate::common::*;
 use krylith_core::Precision;
 use krylith_core::comm::Solo;
-use krylith_core::matrix::Bsr;
+use krylith_core::matrix::{Bsr, Csr};
 use krylith_core::operator::{LinearOperator, Terms, Transposed};
 use krylith_core::partition::Subdomains;
 use krylith_core::precond::{
@@ -282,6 +282,38 @@ fn schwarz_is_promoted<S: SchwarzFactors>(make: Make<S>) {
             assert_eq!(one, other, "{what}");
             kept.update_values(&space, a.values()).unwrap();
             assert_eq!(applied(&space, &kept, &x), applied(&space, &of(Precision::F64, &a), &x), "{what}");
+        }
+    }
+}
+
+/// Columns at the greatest distance that 16 bits hold, and one row farther. The matrix is a triangle, so
+/// incomplete factors are exact.
+pub fn schwarz_near_and_far<S: SchwarzFactors>(make: Make<S>) {
+    const MOST: usize = 1 << 16;
+    for far in [MOST, MOST + 1] {
+        let n = far + 3;
+        for upper in [false, true] {
+            let mut entries: Vec<(u32, u32, f64)> = (0..n as u32).map(|i| (i, i, 4.0)).collect();
+            let below = (1..n).map(|i| (i, i - 1, -1.0)).chain([(far, 0, 0.75), (far + 1, 1, 0.5)]);
+            entries.extend(below.map(|(i, j, v)| {
+                let (i, j) = if upper { (j, i) } else { (i, j) };
+                (i as u32, j as u32, v)
+            }));
+            let a = Csr::from_triplets(n, n, &entries).unwrap();
+            let (ptr, col) = (a.row_ptr().to_vec(), a.col().to_vec());
+            let a = Bsr::new(1, n, n, ptr, col, a.values().to_vec()).unwrap();
+            let (space, x) = (make(n), Random(97).numbers(n));
+            let plan = overlapping(&a, &Subdomains::whole(n), 0, 0);
+            for solve in [TriangularSolve::Exact, TriangularSolve::Jacobi { sweeps: 40 }] {
+                for (compute, tolerance) in [(Precision::F64, 1e-13), (Precision::F32, 1e-6)] {
+                    let p = schwarz(&space, &plan, &a, solve, compute);
+                    let d = distance(&times_blocks(&a, &applied(&space, &p, &x)), &x);
+                    assert!(d <= tolerance, "{far}, upper={upper}, {solve:?}, {compute:?}: {d:e}");
+                }
+            }
+            let mut p = schwarz(&space, &plan, &a, TriangularSolve::Exact, Precision::F64);
+            p.prepare_transpose(&space).unwrap();
+            transposes_agree(&space, &p, n, &format!("{far}, upper={upper}"));
         }
     }
 }

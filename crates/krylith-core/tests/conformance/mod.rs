@@ -44,6 +44,7 @@ pub mod narrow;
 pub mod near_null;
 pub mod near_null_ranks;
 pub mod passes;
+pub mod precond_precision;
 pub mod programs;
 pub mod ranks_levels;
 pub mod replicated;

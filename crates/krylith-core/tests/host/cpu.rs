@@ -202,6 +202,16 @@ fn schwarz_in_f32() {
 }
 
 #[test]
+fn schwarz_columns_are_near_and_far() {
+    each(|space| conformance::factors_f32::schwarz_near_and_far(space));
+}
+
+#[test]
+fn preconditioners_of_solves_are_in_f32() {
+    conformance::precond_precision::solves_in_f32("cpu");
+}
+
+#[test]
 fn factors_are_refreshed() {
     each(|space| conformance::ildu::factors_are_refreshed(space));
 }

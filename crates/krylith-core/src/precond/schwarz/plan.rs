@@ -259,6 +259,19 @@ impl SchwarzPlan {
         self.result.get(self.node[row] as usize).is_some_and(|&kept| kept as usize == row)
     }
 
+    /// Returns true if each column of S is at most 2¹⁶ rows from its row. Solves then keep columns as distances
+    /// of 16 bits: |i − j| − 1 for column j of row i. So have those of Sᵀ.
+    pub(crate) fn is_near(&self) -> bool {
+        const MOST: usize = 1 << 16;
+        let reach = |i: usize| {
+            let [begin, end] = [self.row_ptr[i], self.row_ptr[i + 1]].map(|at| at as usize);
+            // Columns ascend, and the diagonal is one of them.
+            let [first, last] = [begin, end - 1].map(|at| self.column[at] as usize);
+            (i - first).max(last - i)
+        };
+        (0..self.rows()).into_par_iter().all(|i| reach(i) <= MOST)
+    }
+
     /// Returns the number of blocks in S: L below the diagonal, and U on and above it.
     pub fn entries(&self) -> usize {
         self.column.len()

@@ -53,6 +53,8 @@ pub struct CpuSchwarz {
     before: [Vec<f64>; 2],
     /// Factors and inverses as solves read them, where those use f32.
     rounded: Option<[Vec<f32>; 2]>,
+    /// Columns as distances of 16 bits ([`SchwarzPlan::is_near`]); empty if they need more.
+    near: Vec<u16>,
     /// The exponent of the power of two by which the matrix is multiplied, if vectors are in f32.
     shift: Option<i32>,
     /// The largest entry of each scalar row.
@@ -90,6 +92,7 @@ enum Vectors {
 /// The transposed factors, and the way of results to their nodes.
 struct Transposed {
     pattern: Turned,
+    near: Vec<u16>,
     numbers: Numbers,
     sums: Sums,
     back: Option<RefCell<Back>>,
@@ -205,7 +208,9 @@ impl Transposed {
             false => Numbers::F64([zeros(factors, what)?, zeros(inverse, what)?]),
             true => Numbers::F32([zeros(factors, what)?, zeros(inverse, what)?]),
         };
-        Ok(Self { pattern: Turned::of(plan)?, numbers, sums: Sums::of(plan)?, back: None })
+        let pattern = Turned::of(plan)?;
+        let near = solve::distances(plan.is_near(), pattern.rows())?;
+        Ok(Self { pattern, near, numbers, sums: Sums::of(plan)?, back: None })
     }
 
     /// Takes new factors, of which those in f32 are rounded.
@@ -390,6 +395,7 @@ impl IncompleteFactors<Cpu> for CpuSchwarz {
             inverse: zeros(squares, what)?,
             before: Default::default(),
             rounded,
+            near: solve::distances(plan.is_near(), plan.pattern())?,
             shift: options.is_narrow().then_some(0),
             transposed: None,
             scale: zeros(rows, what)?,
@@ -466,7 +472,9 @@ impl IncompleteFactors<Cpu> for CpuSchwarz {
         let number = if f.rounded.is_some() { 4 } else { 8 };
         let of_vector = if f.shift.is_some() { 4 } else { 8 };
         let (entries, rows) = (plan.entries() as u64, plan.rows() as u64);
-        let once = entries * (b * b * number + 4) + rows * (b * b * number + 16) + 5 * of_vector * rows * b;
+        let column = if f.near.is_empty() { 4 } else { 2 };
+        let once =
+            entries * (b * b * number + column) + rows * (b * b * number + 16) + 5 * of_vector * rows * b;
         let times = match how {
             TriangularSolve::Exact => 1,
             TriangularSolve::Jacobi { sweeps } | TriangularSolve::Random { sweeps } => sweeps as u64,

@@ -3,8 +3,10 @@
 
 use super::super::elimination::{Real, Usable};
 use super::{CpuSchwarz, Levels, Numbers, Shared, Transposed};
+use crate::Result;
 use crate::precond::{SchwarzRows, TriangularSolve};
-use crate::threads::Pool;
+use crate::threads::{Disjoint, Pool, zeros};
+use rayon::prelude::*;
 
 /// Vectors over the rows of all subdomains: the right-hand side, the present values, and the next ones.
 pub(super) type Vectors<R> = [Vec<R>; 3];
@@ -12,8 +14,29 @@ pub(super) type Vectors<R> = [Vec<R>; 3];
 /// Factors as solves read them.
 struct View<'a, T> {
     rows: SchwarzRows<'a>,
+    /// Columns as distances of 16 bits; empty if they need more.
+    near: &'a [u16],
     factors: &'a [T],
     inverse: &'a [T],
+}
+
+/// Returns the distances of columns from their rows, less one; none if they need more than 16 bits.
+pub(super) fn distances(near: bool, rows: SchwarzRows) -> Result<Vec<u16>> {
+    if !near {
+        return Ok(Vec::new());
+    }
+    let mut found: Vec<u16> = zeros(rows.column.len(), "the columns of ras")?;
+    let to = Disjoint::new(&mut found);
+    (0..rows.len()).into_par_iter().for_each(|i| {
+        let own = rows.row_ptr[i] as usize..rows.row_ptr[i + 1] as usize;
+        // SAFETY: rows do not overlap.
+        let to = unsafe { to.range(own.clone()) };
+        for (to, &j) in to.iter_mut().zip(&rows.column[own]) {
+            // The diagonal is not read.
+            *to = (j as usize).abs_diff(i).saturating_sub(1) as u16;
+        }
+    });
+    Ok(found)
 }
 
 /// Numbers of vectors for which there are solves.
@@ -60,10 +83,11 @@ impl Solves for f64 {
         vectors: &mut Vectors<f64>,
     ) {
         let rows = transposed.map_or(f.plan.pattern(), |t| t.pattern.rows());
+        let near = &transposed.map_or(&f.near, |t| &t.near)[..];
         let turned = transposed.is_some();
         macro_rules! with {
             ($factors:expr, $inverse:expr) => {{
-                let view = View { rows, factors: &$factors[..], inverse: &$inverse[..] };
+                let view = View { rows, near, factors: &$factors[..], inverse: &$inverse[..] };
                 solve_with(pool, f, how, turned, &view, vectors)
             }};
         }
@@ -86,11 +110,12 @@ impl Solves for f32 {
         vectors: &mut Vectors<f32>,
     ) {
         let rows = transposed.map_or(f.plan.pattern(), |t| t.pattern.rows());
+        let near = &transposed.map_or(&f.near, |t| &t.near)[..];
         let [factors, inverse] = match (transposed.map(|t| &t.numbers), &f.rounded) {
             (None, Some(rounded)) | (Some(Numbers::F32(rounded)), _) => rounded,
             _ => unreachable!("factors in f64 for vectors in f32"),
         };
-        let view = View { rows, factors: &factors[..], inverse: &inverse[..] };
+        let view = View { rows, near, factors: &factors[..], inverse: &inverse[..] };
         solve_with(pool, f, how, transposed.is_some(), &view, vectors);
     }
 }
@@ -179,8 +204,18 @@ impl<T> View<'_, T> {
         let entries = if UPPER { rows.upper(i) } else { rows.lower(i) };
         let mut sum = [R::default(); B];
         let blocks = self.factors[entries.start * bb..entries.end * bb].chunks_exact(bb);
-        for (&j, a) in rows.column[entries].iter().zip(blocks) {
-            multiply::<R, B>(a, other(j as usize), &mut sum);
+        match self.near.get(entries.clone()) {
+            Some(near) => {
+                for (&distance, a) in near.iter().zip(blocks) {
+                    let distance = 1 + distance as usize;
+                    multiply::<R, B>(a, other(if UPPER { i + distance } else { i - distance }), &mut sum);
+                }
+            }
+            None => {
+                for (&j, a) in rows.column[entries].iter().zip(blocks) {
+                    multiply::<R, B>(a, other(j as usize), &mut sum);
+                }
+            }
         }
         let mut left = [R::default(); B];
         left.iter_mut().zip(r).zip(&sum).for_each(|((left, r), sum)| *left = *r - *sum);

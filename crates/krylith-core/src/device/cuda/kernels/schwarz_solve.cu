@@ -3,6 +3,7 @@
 //
 //   schwarz_split    columns of both triangles from the pattern S
 //   schwarz_range    smallest and largest exponent of the rows of inv(D); bytes: inv(D) once
+//   schwarz_near     columns as distances of 16 bits; bytes: 6 per block
 //   schwarz_pack     values of both triangles from the factors
 //   schwarz_turn     values of a triangle of the transpose from those of the other one of M
 //   schwarz_reverse, schwarz_reverse_begins  pattern of that triangle, counted from the other end
@@ -14,9 +15,10 @@
 //                    bytes: once per sweep
 //   schwarz_jacobi   Alg. 2, one sweep; bytes: once per sweep
 //
-// Macros: those of schwarz.cuh, VALUE (double or float as stored), WARPS. Arithmetic is in REAL.
-// Bytes moved at least, with R bytes for a number of REAL: for each block of both triangles its values and 4
-// for its column; for each row 8 for its row pointer, the inverse of its diagonal, R b for w and R b for v in
+// Macros: those of schwarz.cuh, VALUE (double or float as stored), WARPS, NEAR (1: solves read columns as
+// distances of 16 bits, 0: as numbers of 32 bits). Arithmetic is in REAL.
+// Bytes moved at least, with R bytes for a number of REAL: for each block of both triangles its values and 2
+// or 4 for its column; for each row 8 for its row pointer, the inverse of its diagonal, R b for w and R b for v in
 // each triangle, 2 R b for w and v of the second one, 4 + 8 b for the result. Neighbours' numbers come from the second-level cache.
 //
 // Both triangles are solved by the same kernel: v_i = w_i - sum_j A_ij v_j over j < i, rows ascending. The
@@ -48,6 +50,14 @@
 
 constexpr int THREADS = 32 * WARPS;
 
+#if NEAR
+typedef unsigned short Column;
+#else
+typedef unsigned Column;
+#endif
+// The column of a block of row i. Both triangles have all columns before their rows.
+__device__ __forceinline__ int column_of(const Column* columns, int k, int i) { return NEAR ? i - 1 - (int)columns[k] : (int)columns[k]; }
+
 // One triangle and its operation; mirrors `Sweep` in device/cuda/schwarz/solve.rs.
 struct Sweep {
     const int* halt;
@@ -58,7 +68,7 @@ struct Sweep {
     // first row of each, and one more; exact: numbers of runs of `most` rows in the order of levels
     const unsigned* runs;
     const i64* begin;          // first block of each row, and one more
-    const unsigned* column;
+    const Column* column;
     const VALUE* value;        // blocks by columns
     const REAL* w;
     const REAL* from;          // the previous sweep; null if sweeps are in place
@@ -136,7 +146,7 @@ __device__ __forceinline__ void triangle(const Sweep& s) {
     // Data of the present rows; kept over all sweeps if the warp has no other rows.
     int blocks = 0, outside = 0;      // of the group's row; number of its scalar columns from outside
     unsigned inside = 0, steps = 0;   // the present rows that it needs, and all that are needed
-    const unsigned* columns = s.column;
+    const Column* columns = s.column;
     const VALUE* a = s.value;
     int place[KEPT];
     REAL kept[KEPT][B], nearest[B], w = 0;
@@ -154,7 +164,7 @@ __device__ __forceinline__ void triangle(const Sweep& s) {
                 if (MODE != JACOBI) {
                     for (int o = own; o < AT_ONCE - 1; o += LANES) {
                         if (o >= blocks) continue;
-                        const int column = (int)columns[blocks - 1 - o];
+                        const int column = column_of(columns, blocks - 1 - o, i);
                         if (column >= at) inside |= 1u << (column - at);
                     }
 #pragma unroll
@@ -168,7 +178,7 @@ __device__ __forceinline__ void triangle(const Sweep& s) {
 #pragma unroll
                 for (int t = 0; t < KEPT; ++t) {
                     const int q = own + t * LANES;
-                    place[t] = q < outside ? (int)columns[q / B] * B + q % B : -1;
+                    place[t] = q < outside ? column_of(columns, q / B, i) * B + q % B : -1;
 #pragma unroll
                     for (int k = 0; k < B; ++k) kept[t][k] = q < outside ? (REAL)a[q * B + k] : 0;
                 }
@@ -194,7 +204,7 @@ __device__ __forceinline__ void triangle(const Sweep& s) {
 #pragma unroll
                 for (int u = 0; u < BATCH; ++u) {
                     const int p = q + u * LANES;
-                    from[u] = p < outside ? (int)columns[p / B] * B + p % B : -1;
+                    from[u] = p < outside ? column_of(columns, p / B, i) * B + p % B : -1;
                 }
 #pragma unroll
                 for (int u = 0; u < BATCH; ++u) x[u] = from[u] >= 0 ? read(from[u]) : 0;
@@ -270,6 +280,13 @@ schwarz_split(int rows, const i64* __restrict__ row_ptr, const unsigned* __restr
         for (i64 p = begin + lane; p < middle; p += 32) lower[to_lower + (p - begin)] = column[p];
         for (i64 p = middle + 1 + lane; p < past; p += 32) upper[to_upper - (p - middle - 1)] = (unsigned)rows - 1 - column[p];
     }
+}
+
+// Distances i - 1 - j of the columns j of row i of a triangle, with a warp per row.
+extern "C" __global__ void __launch_bounds__(THREADS)
+schwarz_near(int rows, const i64* __restrict__ begin, const unsigned* __restrict__ column, unsigned short* __restrict__ near) {
+    for (i64 i = blockIdx.x * (i64)WARPS + threadIdx.x / 32; i < rows; i += (i64)gridDim.x * WARPS)
+        for (i64 p = begin[i] + threadIdx.x % 32; p < begin[i + 1]; p += 32) near[p] = (unsigned short)(i - 1 - column[p]);
 }
 
 // The exponent of a number plus 1023; 0 for 0, and 0x7ff if the number is not finite.

@@ -32,7 +32,7 @@ pub(super) use factor::SCHWARZ_FACTOR;
 use factor::{Factorizer, schwarz_sweep};
 use order::Orders;
 pub(super) use solve::SCHWARZ_SOLVE;
-use solve::{EXACT_ROWS, Solves, schwarz_exact};
+use solve::{EXACT_ROWS, Kind, Solves, schwarz_exact};
 use std::sync::Arc;
 
 kernels! {
@@ -109,7 +109,8 @@ fn blocks(set: Set) -> std::ops::RangeInclusive<usize> {
 /// whole.
 pub(crate) fn kernels(blocks: impl IntoIterator<Item = usize>, precision: Precision) -> Vec<Kernel> {
     let of = |b: usize| {
-        let exact = solve::kernel(schwarz_exact, b, [precision, Precision::F64]);
+        let precisions = [precision, Precision::F64];
+        let exact = Kind { block: b, precisions, near: true }.of(schwarz_exact);
         [factor::kernel(schwarz_sweep, b).into(), exact.into()]
             .into_iter()
             .chain(halo_kernels(b, Precision::F64))

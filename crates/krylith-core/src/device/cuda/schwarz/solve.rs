@@ -31,6 +31,7 @@ kernels! {
         most: i32, faulty: At<u32>,
     );
     fn schwarz_range(rows: i32, inverses: At<f64>, range: At<u32>);
+    fn schwarz_near(rows: i32, begin: At<i64>, column: At<u32>, near: At<u16>);
     fn schwarz_turn(blocks: i64, places: At<f64>, from: Reals, to: Reals);
     fn schwarz_reverse(count: i64, last: u32, from: At<u32>, to: At<u32>);
     fn schwarz_reverse_begins(count: i64, last: i64, from: At<i64>, to: At<i64>);
@@ -60,6 +61,8 @@ const NONE: u32 = u32::MAX;
 struct Triangle {
     /// Beginnings of rows, and columns; without values.
     pattern: Resident,
+    /// Columns as distances of 16 bits, if solves read these.
+    near: Option<Buffer<u16>>,
     values: Buffer<u8>,
     order: Buffer<u32>,
     /// Rows per item of `order`: `EXACT_ROWS`, or one.
@@ -104,9 +107,7 @@ pub(super) struct Solves {
     pub target: Buffer<u32>,
     pub tickets: Buffer<u32>,
     faulty: Buffer<u32>,
-    block: usize,
-    /// Of stored factors, and of vectors over the rows.
-    precisions: [Precision; 2],
+    kind: Kind,
     /// Mirrors `struct Scale` in `kernels/schwarz.cuh`.
     scale: Buffer<u64>,
     /// The exponent of the power of two that divides D⁻¹.
@@ -164,9 +165,34 @@ pub(in crate::device::cuda) struct Sweep {
 /// Numbers of 8 bytes in `struct Scale`.
 const SCALE: usize = 3;
 
-fn defines(block: usize, [stored, compute]: [Precision; 2]) -> Defines {
-    let plain = [define("ORDER", block), value(stored), define("WARPS", WARPS)];
-    plain.into_iter().chain(vectors(compute)).collect()
+/// Constants of `schwarz_solve.cu`.
+#[derive(Clone, Copy)]
+pub(super) struct Kind {
+    /// Order of a block.
+    pub block: usize,
+    /// Precisions of stored factors, and of vectors over the rows.
+    pub precisions: [Precision; 2],
+    /// True if solves read columns as distances of 16 bits.
+    pub near: bool,
+}
+
+impl Kind {
+    fn defines(self) -> Defines {
+        let [stored, compute] = self.precisions;
+        let near = define("NEAR", u32::from(self.near));
+        let plain = [define("ORDER", self.block), value(stored), define("WARPS", WARPS), near];
+        plain.into_iter().chain(vectors(compute)).collect()
+    }
+
+    /// Returns a kernel.
+    pub fn of<K: Entry>(self, entry: K) -> Of<K> {
+        entry.with(self.defines())
+    }
+
+    /// Returns the bytes of a stored block.
+    fn size(self) -> usize {
+        self.block * self.block * self.precisions[0].bytes()
+    }
 }
 
 /// Precisions of stored factors and of vectors.
@@ -174,13 +200,14 @@ const PRECISIONS: [[Precision; 2]; 3] =
     [[Precision::F64, Precision::F64], [Precision::F32, Precision::F64], [Precision::F32, Precision::F32]];
 
 fn all_kernels(set: Set) -> Vec<Kernel> {
-    let of = |precisions| super::blocks(set).map(move |b| kernel(schwarz_exact, b, precisions).into());
-    set.choose(PRECISIONS.to_vec(), [PRECISIONS[0]]).into_iter().flat_map(of).collect()
-}
-
-/// Returns a kernel of `schwarz_solve.cu` for stored factors and vectors of these precisions.
-pub(super) fn kernel<K: Entry>(entry: K, block: usize, precisions: [Precision; 2]) -> Of<K> {
-    entry.with(defines(block, precisions))
+    let each = |precisions: [Precision; 2]| {
+        let distances = set.choose([true, false], [true]);
+        let of = move |near| {
+            super::blocks(set).map(move |block| Kind { block, precisions, near }.of(schwarz_exact).into())
+        };
+        distances.into_iter().flat_map(of)
+    };
+    set.choose(PRECISIONS.to_vec(), [PRECISIONS[0]]).into_iter().flat_map(each).collect()
 }
 
 /// Returns where each row begins, and the end of the last one, from the lengths of the rows in order.
@@ -200,6 +227,7 @@ impl Triangle {
         let column = device.allocate(blocks, WHAT)?;
         Ok(Self {
             pattern: Resident::new(device.upload(begin, WHAT)?, column, device.allocate(0, WHAT)?),
+            near: None,
             values: device.allocate(blocks * size, WHAT)?,
             order: device.upload(&order.items, WHAT)?,
             per: order.per,
@@ -211,11 +239,7 @@ impl Triangle {
 
     /// Lays out the transpose, counted from the other end, without values, and returns the place of each of
     /// its blocks from the last one on. The reverse order needs no analysis.
-    fn turned(
-        &self,
-        device: &Arc<Device>,
-        kind: (usize, [Precision; 2]),
-    ) -> Result<(Self, Arc<Buffer<f64>>)> {
+    fn turned(&self, device: &Arc<Device>, kind: Kind) -> Result<(Self, Arc<Buffer<f64>>)> {
         let Self { pattern, values, order, per, depth, shared, .. } = self;
         let (rows, blocks, items) = (pattern.row_ptr.len() - 1, pattern.col.len(), order.len());
         let turned = match blocks {
@@ -224,21 +248,22 @@ impl Triangle {
         };
         let (begin, column) = (device.allocate(rows + 1, WHAT)?, device.allocate(blocks, WHAT)?);
         let to_order = device.allocate::<u32>(items, WHAT)?;
-        let reverse = device.function(&kernel(schwarz_reverse, kind.0, kind.1))?;
+        let reverse = device.function(&kind.of(schwarz_reverse))?;
         for (count, last, from, to) in
             [(blocks, rows, &*turned.col, &column), (items, items, order, &to_order)]
         {
             let last = last.wrapping_sub(1) as u32;
             reverse.on(device, grid(device, count), 32 * WARPS).run(count as i64, last, from, to)?;
         }
-        let begins = device.function(&kernel(schwarz_reverse_begins, kind.0, kind.1))?;
+        let begins = device.function(&kind.of(schwarz_reverse_begins))?;
         begins.on(device, grid(device, rows + 1), 32 * WARPS).run(
             rows as i64 + 1,
             blocks as i64,
             &turned.row_ptr,
             &begin,
         )?;
-        let made = Self {
+        let mut made = Self {
+            near: None,
             pattern: Resident::new(begin, column, device.allocate(0, WHAT)?),
             values: device.allocate(values.len(), WHAT)?,
             order: to_order,
@@ -247,7 +272,34 @@ impl Triangle {
             depth: *depth,
             shared: *shared,
         };
+        made.measure_distances(device, kind)?;
         Ok((made, turned.values))
+    }
+
+    /// Computes the distances of 16 bits from the columns, if solves read these.
+    fn measure_distances(&mut self, device: &Arc<Device>, kind: Kind) -> Result<()> {
+        if kind.near {
+            let (rows, near) =
+                (self.pattern.row_ptr.len() - 1, device.allocate(self.pattern.col.len(), WHAT)?);
+            let measure = device.function(&kind.of(schwarz_near))?;
+            measure.on(device, grid(device, rows), 32 * WARPS).run(
+                rows as i32,
+                &self.pattern.row_ptr,
+                &self.pattern.col,
+                &near,
+            )?;
+            self.near = Some(near);
+        }
+        Ok(())
+    }
+
+    /// Returns the address of the columns that solves read, and the bytes of all.
+    fn columns(&self) -> (u64, usize) {
+        let blocks = self.pattern.col.len();
+        match &self.near {
+            Some(near) => (near.pointer(), 2 * blocks),
+            None => (self.pattern.col.pointer(), 4 * blocks),
+        }
     }
 }
 
@@ -261,6 +313,7 @@ impl Solves {
         per: usize,
     ) -> Result<Self> {
         let (b, rows, what) = (plan.block, plan.rows(), WHAT);
+        let kind = Kind { block: b, precisions, near: plan.is_near() };
         let runs = order::runs(plan, per);
         let from_end: Vec<u32> = runs.iter().rev().map(|&i| rows as u32 - i).collect();
         let side = |runs: &[u32]| -> Result<Side> {
@@ -269,8 +322,8 @@ impl Solves {
         };
         let mut target = vec![NONE; rows];
         plan.result.iter().enumerate().for_each(|(node, &row)| target[rows - 1 - row as usize] = node as u32);
-        let sweep = |name| device.function(&schwarz_exact.named(name, defines(b, precisions)));
-        let size = b * b * precisions[0].bytes();
+        let sweep = |name| device.function(&schwarz_exact.named(name, kind.defines()));
+        let size = kind.size();
         let lower: Vec<i64> = begins((0..rows).map(|i| plan.diagonal[i] - plan.row_ptr[i]));
         let upper: Vec<i64> = begins((0..rows).rev().map(|i| plan.row_ptr[i + 1] - plan.diagonal[i] - 1));
         let forward = Triangles {
@@ -278,22 +331,21 @@ impl Solves {
             upper: Triangle::new(device, &upper, size, &orders.upper)?,
             inverse: device.allocate(rows * size, what)?,
         };
-        let solves = Self {
+        let mut solves = Self {
             forward,
             transposed: None,
             sides: [side(&runs)?, side(&from_end)?],
             target: device.upload(&target, what)?,
             tickets: device.zeros(2, what)?,
             faulty: device.zeros(1, what)?,
-            block: b,
-            precisions,
+            kind,
             scale: device.zeros(SCALE, what)?,
             shift: 0,
-            range: device.function(&kernel(schwarz_range, b, precisions))?,
+            range: device.function(&kind.of(schwarz_range))?,
             most: per,
             limit: time_limit()?.as_nanos() as u64,
             functions: Functions {
-                pack: device.function(&kernel(schwarz_pack, b, precisions))?,
+                pack: device.function(&kind.of(schwarz_pack))?,
                 exact: sweep("schwarz_exact")?,
                 exact_rows: sweep("schwarz_exact_rows")?,
                 random: sweep("schwarz_random")?,
@@ -305,7 +357,7 @@ impl Solves {
             device.allow_shared(solves.functions.substitution(triangle), 32 * WARPS, triangle.shared)?;
         }
         if rows > 0 {
-            let split = device.function(&kernel(schwarz_split, b, precisions))?;
+            let split = device.function(&kind.of(schwarz_split))?;
             let Triangles { lower, upper, .. } = &solves.forward;
             split.on(device, grid(device, rows), 32 * WARPS).run(
                 rows as i32,
@@ -317,13 +369,15 @@ impl Solves {
                 &lower.pattern.col,
                 &upper.pattern.col,
             )?;
+            solves.forward.lower.measure_distances(device, kind)?;
+            solves.forward.upper.measure_distances(device, kind)?;
         }
         Ok(solves)
     }
 
     /// Lays out the triangles of the transpose, and packs them.
     pub fn prepare_transpose(&mut self, device: &Arc<Device>) -> Result<()> {
-        let kind = (self.block, self.precisions);
+        let kind = self.kind;
         let Triangles { lower, upper, inverse } = &self.forward;
         let ((first, of_upper), (second, of_lower)) =
             (upper.turned(device, kind)?, lower.turned(device, kind)?);
@@ -331,7 +385,7 @@ impl Solves {
         self.transposed = Some(Transposed {
             triangles: Triangles { lower: first, upper: second, inverse },
             places: [of_upper, of_lower],
-            turn: device.function(&kernel(schwarz_turn, self.block, self.precisions))?,
+            turn: device.function(&kind.of(schwarz_turn))?,
         });
         self.pack_transposed(device)
     }
@@ -349,7 +403,7 @@ impl Solves {
 
     /// Returns the precision of vectors over the rows.
     pub fn computed(&self) -> Precision {
-        self.precisions[1]
+        self.kind.precisions[1]
     }
 
     /// Returns the address of the scale of vectors in f32, and the exponent that results have besides.
@@ -399,7 +453,7 @@ impl Solves {
             return Ok(());
         };
         let from = &self.forward;
-        let size = self.block * self.block * self.precisions[0].bytes();
+        let size = self.kind.size();
         for (places, from, to) in [
             (Some(&**of_upper), &from.upper.values, &to.lower.values),
             (Some(&**of_lower), &from.lower.values, &to.upper.values),
@@ -464,7 +518,7 @@ impl Solves {
             skipped: t.skipped as i32,
             runs: if exact { t.order.pointer() } else { side.runs.pointer() },
             begin: t.pattern.row_ptr.pointer(),
-            column: t.pattern.col.pointer(),
+            column: t.columns().0,
             values: t.values.pointer(),
             w: side.w.pointer(),
             from: 0,
@@ -556,7 +610,7 @@ impl Solves {
         let rows = self.target.len();
         let Triangles { lower, upper, inverse } = &self.forward;
         let triangles = lower.values.len() + upper.values.len();
-        let columns = 4 * (lower.pattern.col.len() + upper.pattern.col.len());
+        let columns = lower.columns().1 + upper.columns().1;
         let number = self.computed().bytes();
         let once = triangles + columns + 16 * rows + 4 * number * b * rows;
         let sweeps = match how {
