@@ -56,7 +56,7 @@ pub fn solves_in_f32(device: &str) {
         let up = |i: usize| 10f64.powi((i * 7 % 61) as i32 - 30);
         let promoted = graded(&plain, up, |_| 1.0);
         for precond in
-            ["ildu", "ildu:rows=33", "ildu:fill=1,rows=7", "ras:parts=5", "ras:solve=jacobi,gamma=6"]
+            ["ildu", "ildu:rows=33", "ildu:fill=1,rows=7", "ras:overlap=2", "ras:solve=jacobi,gamma=6"]
         {
             for &ranks in &ranks {
                 let of = |a: &Bsr, precision: &str, rtol: f64| {
