@@ -1,15 +1,19 @@
 """Precisions of a preconditioner: whole solves with multigrid in f64, stored in f32, and computed in f32.
 
-    python3 bench/python/precisions.py OUT.json [--small] [--cpu THREADS]
+    python3 bench/python/precisions.py OUT.json [--small] [--cpu THREADS] [--applications]
 
-On a GPU it needs CuPy, and the matrix is on the GPU. For each system and each of three settings: the set-up, the best of seven solves
-of one Solver, and the best of three whole calls `krylith.solve(A, b)`, in seconds of wall clock with the GPU idle
-before and after. `residual` is |b - A x| / |b|, computed here.
+With `--applications` it measures single applications of AMG cycles, ildu and ras (`measure_applications`).
+
+On a GPU it needs CuPy, and the matrix is on the GPU. For each system and each of three settings: the set-up, the best
+of seven solves of one Solver, and the best of three whole calls `krylith.solve(A, b)`, in seconds of wall clock with
+the GPU idle before and after. `residual` is |b - A x| / |b|, computed here.
 """
 
 import json
+import re
 import sys
 import time
+import warnings
 
 import numpy as np
 import scipy.sparse as sp
@@ -142,6 +146,144 @@ def measure(a, settings, **more):
     return found
 
 
+# For each preconditioner and each setting, the keywords of a solver.
+APPLICATIONS = {
+    "amg": {
+        "f64": dict(precond="amg:compute=f64"),
+        "stored": dict(precond="amg:precision=f32"),
+        "f32": dict(precond="amg:compute=f32"),
+    },
+    **{
+        name: {
+            "f64": dict(precond=name),
+            "stored": dict(precond=name, precision="f32"),
+            "f32": dict(precond=name, precond_precision="f32"),
+        }
+        for name in ("ildu", "ras:solve=exact", "ras:solve=jacobi,gamma=5", "ras:solve=random,gamma=5")
+    },
+}
+# Largest distance from the result in f64, relative to its norm. Randomized sweeps differ from run to run.
+TOLERANCE, OF_RANDOM = 1e-4, 0.3
+# Applications of one measurement.
+TIMES = 50
+
+
+def number(text):
+    return float(re.sub(r"[^\d.]", "", text))
+
+
+def blocks_of(a, b):
+    """The number of b×b blocks that have an entry."""
+    a = (a if CPU else a.get()).tocoo()
+    return len(np.unique(a.row.astype(np.int64) // b * a.shape[1] + a.col // b))
+
+
+def bytes_of_application(name, setting, a, b, text):
+    """The bytes that one application must move. A cycle is a lower bound: its smoothing steps alone.
+
+    `text` describes the preconditioner: the blocks that it drops, or the levels of a hierarchy. Each block of a factor
+    has a column of 2 bytes. Columns of a hierarchy have 4 bytes, and those of its finest level are not counted,
+    because diagonals need none.
+    """
+    n, nodes, blocks = a.shape[0], a.shape[0] // b, blocks_of(a, b)
+    value, of_vector = 8 if setting == "f64" else 4, 4 if setting == "f32" else 8
+    if name == "amg":
+        degree = int(re.search(r"Chebyshev\((\d+)\)", text)[1])
+        found = 0
+        levels = re.findall(r"level (\d+): ([\d\s]+) nodes?, ([\d\s]+) stored, [\d.]+ a row\n", text)
+        for k, points, stored in levels:
+            columns = 0 if k == "0" else 4
+            matrix = number(stored) * (value * b**2 + columns)
+            found += (2 * degree - 1) * matrix + 2 * degree * 4 * of_vector * number(points) * b
+        return found + 16 * n
+    if name == "ildu":
+        dropped = number(re.search(r"([\d.]+) % of the blocks dropped", text)[1]) / 100
+        return blocks * (1 - dropped) * (value * b**2 + 2) + 16 * n + 4 * nodes
+    sweeps = 5 if "jacobi" in name else 1
+    triangles = (blocks - nodes) * (value * b**2 + 2)
+    once = triangles + 16 * nodes + 4 * of_vector * n
+    return sweeps * once + nodes * value * b**2 + 8 * nodes + (16 + 4 * of_vector) * n
+
+
+def bandwidth():
+    """Bytes per second of a copy, which reads and writes 1 GiB; on a CPU that of one thread."""
+    xp = np if CPU else cp
+    x = xp.ones(2**27)
+    y = xp.empty_like(x)
+    seconds, _ = timed(lambda: xp.copyto(y, x), 5)
+    return 2 * x.nbytes / seconds
+
+
+def measure_applications(a, copied, **more):
+    """Times one application of each preconditioner in each setting.
+
+    `Solver.precondition(x, out=y)` is called TIMES times, and each call waits. A call costs the launches, the wait, and
+    copies of x and y, besides the application. `call` is the mean time of a call. `other` is that of the same
+    calls with `precond="none"`, which copies x to y. `seconds` is the difference, the best of seven. A cycle or factor
+    of a large system takes many times `other`. Results are compared with those in f64 before they are timed.
+    """
+    n, b = a.shape[0], more.get("block", 1)
+    x = np.random.default_rng(4).standard_normal(n)
+    x = x if CPU else cp.asarray(x)
+    y, xp = (np if CPU else cp).empty_like(x), np if CPU else cp
+    where = dict(device="cpu", threads=CPU) if CPU else dict(device="cuda")
+    known = dict(method="bicgstab", max_iters=2, **where, **more)
+    warnings.simplefilter("ignore", krylith.ConvergenceWarning)  # two iterations do not converge
+
+    def calls(solver):
+        def run():
+            for _ in range(TIMES):
+                solver.precondition(x, out=y)
+
+        solver.precondition(x, out=y)
+        return timed(run, 7)[0] / TIMES
+
+    other = calls(krylith.Solver(a, precond="none", **known))
+    found = {"unknowns": n, "entries": int(a.nnz), "other": other}
+    for name, settings in APPLICATIONS.items():
+        if "block" in more and name == "amg" and CPU:
+            continue  # blocks are computed in f32 on GPUs alone
+        found[name], reference = {}, None
+        for setting, options in settings.items():
+            solver = krylith.Solver(a, **known, **options)
+            text = str(solver.solve(x))
+            solver.precondition(x, out=y)
+            reference = y.copy() if reference is None else reference
+            distance = float(xp.linalg.norm(y - reference) / xp.linalg.norm(reference))
+            limit = OF_RANDOM if "random" in name else TOLERANCE
+            assert distance <= limit, f"{name} in {setting} differs from f64 by {distance:e}"
+            call = calls(solver)
+            seconds, moved = call - other, bytes_of_application(name, setting, a, b, text)
+            found[name][setting] = {
+                "call": call,
+                "seconds": seconds,
+                "bytes": moved,
+                "share": moved / seconds / copied if CPU <= 1 else None,
+                "distance": distance,
+                "promoted": "too large for f32" in text,
+            }
+            del solver
+        of = found[name]
+        for setting in of:
+            of[setting]["ratio"] = of["f64"]["seconds"] / of[setting]["seconds"]
+    return found
+
+
+def applications(out, systems, device):
+    results = {"device": device, "krylith": krylith.__version__, "bandwidth": bandwidth(), "systems": {}}
+    for name, make in systems.items():
+        found = measure_applications(make(), results["bandwidth"], **({"block": 3} if "species" in name else {}))
+        results["systems"][name] = found
+        print(f"{name}: a call without a preconditioner takes {1e6 * found['other']:.1f} µs")
+        for precond, of in found.items():
+            for setting, v in of.items() if isinstance(of, dict) else ():
+                share = f", {100 * v['share']:.0f} % of a copy" if v["share"] else ""
+                text = f"{1e6 * v['seconds']:.1f} µs, {v['bytes'] / 1e6:.1f} MB{share}, x{v['ratio']:.2f}"
+                print(f"  {precond} {setting}: {text}, {v['distance']:.1e} from f64", flush=True)
+        with open(out, "w") as f:
+            json.dump(results, f, indent=1)
+
+
 def main():
     out, small = sys.argv[1], "--small" in sys.argv
     systems = {
@@ -162,7 +304,7 @@ def main():
             "three species 16": lambda: species(16),
         }
     device = f"{CPU} threads" if CPU else cp.cuda.runtime.getDeviceProperties(0)["name"].decode()
-    if CPU:
+    if CPU and not small:
         systems = {
             "laplace 64": lambda: diffusion(64),
             "laplace 100": lambda: diffusion(100),
@@ -171,6 +313,8 @@ def main():
             "tetrahedra 48": lambda: tetrahedra(48, 4096),
             "tetrahedra 80": lambda: tetrahedra(80, 4096),
         }
+    if "--applications" in sys.argv:
+        return applications(out, systems, device)
     results = {"device": device, "krylith": krylith.__version__, "systems": {}}
     for name, make in systems.items():
         found = measure(make(), SETTINGS, **({"block": 3} if "species" in name else {}))
