@@ -15,6 +15,7 @@ mod matched;
 mod memory;
 mod multilevel;
 mod part;
+mod precision;
 mod schur;
 mod schwarz;
 mod split;
@@ -25,6 +26,7 @@ mod vanka;
 use auxiliary::Auxiliary;
 use cpr::FirstStage;
 use fieldwise::Fieldwise;
+use precision::{computed_in, say_computed};
 use split::Fielded;
 
 use crate::comm::{self, Communicator, agree};
@@ -350,31 +352,6 @@ fn ildu<S: SolverSpace>(
     let text = format!("ILDU({}){}", spec.fill, info.text);
     let info = PrecondInfo { name: "ildu".into(), text, keeps_symmetry: spec.shift.is_none(), ..info };
     Ok((Some(Box::new(factors)), info))
-}
-
-/// Returns the precision in which incomplete factors are to compute.
-fn computed_in(local: &LocalProblem) -> Precision {
-    local.precond_precision.unwrap_or_default()
-}
-
-/// If factors were to compute in f32, adds the precision in which they do: f32 if on every rank. Says if some
-/// were promoted. Collective.
-fn say_computed(
-    comm: &dyn Communicator,
-    asked: Precision,
-    narrow: bool,
-    info: &mut PrecondInfo,
-) -> Result<()> {
-    if asked == Precision::F64 {
-        return Ok(());
-    }
-    let promoted = comm::largest(comm, f64::from(u8::from(!narrow)))? > 0.0;
-    let found = if promoted { Precision::F64 } else { asked };
-    info.parameters.push(("compute".into(), Value::Text(found.to_string())));
-    if promoted {
-        info.details.push("computed in f64, because the range of its numbers is too large for f32".into());
-    }
-    Ok(())
 }
 
 /// Builds incomplete factors of each stage, coupled by the lower factor of the Butcher matrix.

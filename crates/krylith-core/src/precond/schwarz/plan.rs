@@ -259,8 +259,8 @@ impl SchwarzPlan {
         self.result.get(self.node[row] as usize).is_some_and(|&kept| kept as usize == row)
     }
 
-    /// Returns true if each column of S is at most 2¹⁶ rows from its row. Solves then keep columns as distances
-    /// of 16 bits: |i − j| − 1 for column j of row i. So have those of Sᵀ.
+    /// Returns true if each column of S is at most 2¹⁶ rows from its row. Solves then keep columns as
+    /// distances of 16 bits: |i − j| − 1 for column j of row i. So have those of Sᵀ.
     pub(crate) fn is_near(&self) -> bool {
         const MOST: usize = 1 << 16;
         let reach = |i: usize| {

@@ -11,9 +11,9 @@
 //!
 //! Columns have 16 bits if no subdomain has more than 65,536 rows.
 //!
-//! With `compute=f32` the vector of a subdomain is in f32, too. Memory traffic stays that of factors stored in
-//! f32; there are fewer conversions, and twice as many numbers per instruction. Each subdomain has a scale of
-//! its own. If the range of its numbers is too large for f32, all factors become f64.
+//! With `compute=f32` the vector of a subdomain is in f32, too. Memory traffic stays that of factors stored
+//! in f32; there are fewer conversions, and twice as many numbers per instruction. Each subdomain has a scale
+//! of its own. If the range of its numbers is too large for f32, all factors become f64.
 //!
 //! A transposed solve streams the same numbers from a second layout. A solve that scatters columns of the
 //! first layout would need no memory, but rows in parallel lanes would then write to the same numbers.

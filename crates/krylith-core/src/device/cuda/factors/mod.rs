@@ -15,8 +15,8 @@
 //! stream (`ildu_stream.cu`), and factorizes and packs (`ildu_factor.cu`). Between these steps the host reads
 //! a few sums, which give the size of the memory that the next step needs.
 //!
-//! With `compute=f32` the vector in shared memory is in f32, so more subdomains fit on a multiprocessor. Their
-//! scales are found after each factorisation. If the range of a subdomain is too large, all become f64.
+//! With `compute=f32` the vector in shared memory is in f32, so more subdomains fit on a multiprocessor.
+//! Their scales are found after each factorisation. If the range of a subdomain is too large, all become f64.
 //!
 //! Transposed solves have a stream of their own, which the same kernel reads. Its pattern is transposed
 //! (`ildu_transpose.cu`); levels and the factors in `work` are those of the forward solve.

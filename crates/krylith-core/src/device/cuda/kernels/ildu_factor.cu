@@ -8,8 +8,8 @@
 //                once
 //   ildu_pack    copies the factors, or their transposes, to the stream that ildu_solve reads
 //
-// Macros: those of ildu.cuh, THREADS (of ildu_factor, ildu_range and ildu_pack; WARPS are those of the solve),
-// RANGE (largest difference of exponents, as in precond/range.rs).
+// Macros: those of ildu.cuh, THREADS (of ildu_factor, ildu_range and ildu_pack; WARPS are those of the
+// solve), RANGE (largest difference of exponents, as in precond/range.rs).
 //
 // Row i of the plan is eliminated in the usual order (IKJ): for each j < i of its pattern, ascending, a_ik -=
 // (L D)_ij U_jk for the k of both patterns. U has a unit diagonal, so (L D)_ij is the a_ij that elimination

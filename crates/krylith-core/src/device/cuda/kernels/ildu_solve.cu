@@ -2,8 +2,8 @@
 // block per subdomain.
 //
 // Macros: those of ildu.cuh, STAGE (most bytes of a chunk, a multiple of 16), DEPTH (chunks in flight, at
-// least 2), GATHERED (1: the rows of a subdomain are not consecutive, 0: they are), REAL (float: the vector of a
-// subdomain and all arithmetic are in f32, and VALUE is float too; otherwise double).
+// least 2), GATHERED (1: the rows of a subdomain are not consecutive, 0: they are), REAL (float: the vector
+// of a subdomain and all arithmetic are in f32, and VALUE is float too; otherwise double).
 // Bytes moved at least: each value once, 2 bytes per block, 16 per slice, 4 per row for its slot, 2 or 8 more
 // if positions are LISTED or rows GATHERED, x and y.
 //
@@ -17,8 +17,8 @@
 // The transpose has another stream: U^T (lower), D^-T and (L D)^T (upper): z_i = x_i - sum_j U_ji^T z_j, then
 // y_i = D_i^-T (z_i - sum_j (L D)_ji^T y_j).
 //
-// With REAL as float, a subdomain's part of x is multiplied by the power of two that brings its largest number
-// near 1, and read twice, the second time from a cache. `shifts` has the exponents of ildu_range.
+// With REAL as float, a subdomain's part of x is multiplied by the power of two that brings its largest
+// number near 1, and read twice, the second time from a cache. `shifts` has the exponents of ildu_range.
 //
 // step, offset: number i of the factors is at i * step + offset of x and y; all other numbers of y are kept.
 // This serves one stage of several.

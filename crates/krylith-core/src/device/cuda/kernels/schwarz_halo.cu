@@ -6,8 +6,8 @@
 //   schwarz_start   R^delta: waits for the ghosts and gives every row its node's numbers, RUN = b
 //   schwarz_add     (R^delta)^T: adds the results of all rows on their nodes, RUN = b
 //
-// Macros: RUN (numbers per node), PAIR (2 if RUN is even, else 1), THREADS, REAL (float: vectors over the rows
-// are in f32).
+// Macros: RUN (numbers per node), PAIR (2 if RUN is even, else 1), THREADS, REAL (float: vectors over the
+// rows are in f32).
 //
 // With REAL as float, schwarz_start is launched twice. The second launch does something only if the scale of
 // the last application does not bring the largest number to 2^-30 to 2^30.

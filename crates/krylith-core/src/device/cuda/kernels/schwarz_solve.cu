@@ -18,8 +18,9 @@
 // Macros: those of schwarz.cuh, VALUE (double or float as stored), WARPS, NEAR (1: solves read columns as
 // distances of 16 bits, 0: as numbers of 32 bits). Arithmetic is in REAL.
 // Bytes moved at least, with R bytes for a number of REAL: for each block of both triangles its values and 2
-// or 4 for its column; for each row 8 for its row pointer, the inverse of its diagonal, R b for w and R b for v in
-// each triangle, 2 R b for w and v of the second one, 4 + 8 b for the result. Neighbours' numbers come from the second-level cache.
+// or 4 for its column; for each row 8 for its row pointer, the inverse of its diagonal, R b for w and R b for
+// v in each triangle, 2 R b for w and v of the second one, 4 + 8 b for the result. Neighbours' numbers come
+// from the second-level cache.
 //
 // Both triangles are solved by the same kernel: v_i = w_i - sum_j A_ij v_j over j < i, rows ascending. The
 // lower one is L - I with w = r. The upper one is stored as inv(D) (U - D) with its rows and columns numbered
@@ -295,8 +296,8 @@ __device__ __forceinline__ unsigned exponent_of(double v) {
     return bits ? max(1u, (unsigned)(bits >> 52)) : 0u;
 }
 
-// The smallest and the largest exponent of the scalar rows of inverted diagonal blocks: range[0] and range[1],
-// which begin with 0xffff and 0. Rows of zeros do not count.
+// The smallest and the largest exponent of the scalar rows of inverted diagonal blocks: range[0] and
+// range[1], which begin with 0xffff and 0. Rows of zeros do not count.
 extern "C" __global__ void __launch_bounds__(THREADS) schwarz_range(int rows, const double* __restrict__ inverses, unsigned* range) {
     unsigned low = 0xffff, high = 0;
     for (i64 i = blockIdx.x * (i64)THREADS + threadIdx.x; i < (i64)rows * B; i += (i64)gridDim.x * THREADS) {
@@ -317,8 +318,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) schwarz_range(int rows, co
 }
 
 // Copies factors (row-major blocks in the order of S) to both triangles and the inverted diagonal, by
-// columns. The inverted diagonal is divided by 2^shift. *faulty: bit 0 is set if a number is not finite, and bit
-// 1 if the exponent of another number is larger than `most`.
+// columns. The inverted diagonal is divided by 2^shift. *faulty: bit 0 is set if a number is not finite, and
+// bit 1 if the exponent of another number is larger than `most`.
 extern "C" __global__ void __launch_bounds__(THREADS)
 schwarz_pack(int rows, const i64* __restrict__ row_ptr, const i64* __restrict__ diagonal, const i64* __restrict__ lower_begin,
              const i64* __restrict__ upper_begin, const double* __restrict__ factors, const double* __restrict__ inverses,
