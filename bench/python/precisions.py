@@ -1,8 +1,9 @@
 """Precisions of a preconditioner: whole solves with multigrid in f64, stored in f32, and computed in f32.
 
-    python3 bench/python/precisions.py OUT.json [--small] [--cpu THREADS] [--applications]
+    python3 bench/python/precisions.py OUT.json [--small] [--cpu THREADS] [--applications] [--only SYSTEM]
 
-With `--applications` it measures single applications of AMG cycles, ildu and ras (`measure_applications`).
+With `--applications` it measures single applications of AMG cycles, ildu and ras (`measure_applications`). `--only`
+names one of the systems.
 
 On a GPU it needs CuPy, and the matrix is on the GPU. For each system and each of three settings: the set-up, the best
 of seven solves of one Solver, and the best of three whole calls `krylith.solve(A, b)`, in seconds of wall clock with
@@ -164,8 +165,8 @@ APPLICATIONS = {
 }
 # Largest distance from the result in f64, relative to its norm. Randomized sweeps differ from run to run.
 TOLERANCE, OF_RANDOM = 1e-4, 0.3
-# Applications of one measurement.
-TIMES = 50
+# Applications of one measurement, and unknowns of a system whose application takes no time.
+TIMES, FEW = 50, 1000
 
 
 def number(text):
@@ -217,10 +218,10 @@ def bandwidth():
 def measure_applications(a, copied, **more):
     """Times one application of each preconditioner in each setting.
 
-    `Solver.precondition(x, out=y)` is called TIMES times, and each call waits. A call costs the launches, the wait, and
-    copies of x and y, besides the application. `call` is the mean time of a call. `other` is that of the same
-    calls with `precond="none"`, which copies x to y. `seconds` is the difference, the best of seven. A cycle or factor
-    of a large system takes many times `other`. Results are compared with those in f64 before they are timed.
+    `Solver.precondition(x, out=y)` is called TIMES times, and each call waits. `call` is the mean time of a call, the
+    best of seven. Besides the application, it costs launches, the wait, and copies of x and y. `other` is the time of
+    a call for FEW unknowns and of two copies at the bandwidth of a long one, and `seconds` is the difference. Results
+    are compared with those in f64 before they are timed.
     """
     n, b = a.shape[0], more.get("block", 1)
     x = np.random.default_rng(4).standard_normal(n)
@@ -230,7 +231,7 @@ def measure_applications(a, copied, **more):
     known = dict(method="bicgstab", max_iters=2, **where, **more)
     warnings.simplefilter("ignore", krylith.ConvergenceWarning)  # two iterations do not converge
 
-    def calls(solver):
+    def calls(solver, x, y):
         def run():
             for _ in range(TIMES):
                 solver.precondition(x, out=y)
@@ -238,7 +239,8 @@ def measure_applications(a, copied, **more):
         solver.precondition(x, out=y)
         return timed(run, 7)[0] / TIMES
 
-    other = calls(krylith.Solver(a, precond="none", **known))
+    little = krylith.Solver(sp.identity(FEW, format="csr"), precond="jacobi", method="bicgstab", **where)
+    other = calls(little, x[:FEW].copy(), y[:FEW].copy()) + 2 * 16 * n / copied
     found = {"unknowns": n, "entries": int(a.nnz), "other": other}
     for name, settings in APPLICATIONS.items():
         if "block" in more and name == "amg" and CPU:
@@ -252,7 +254,7 @@ def measure_applications(a, copied, **more):
             distance = float(xp.linalg.norm(y - reference) / xp.linalg.norm(reference))
             limit = OF_RANDOM if "random" in name else TOLERANCE
             assert distance <= limit, f"{name} in {setting} differs from f64 by {distance:e}"
-            call = calls(solver)
+            call = calls(solver, x, y)
             seconds, moved = call - other, bytes_of_application(name, setting, a, b, text)
             found[name][setting] = {
                 "call": call,
@@ -274,7 +276,7 @@ def applications(out, systems, device):
     for name, make in systems.items():
         found = measure_applications(make(), results["bandwidth"], **({"block": 3} if "species" in name else {}))
         results["systems"][name] = found
-        print(f"{name}: a call without a preconditioner takes {1e6 * found['other']:.1f} µs")
+        print(f"{name}: a call takes {1e6 * found['other']:.1f} µs besides the application")
         for precond, of in found.items():
             for setting, v in of.items() if isinstance(of, dict) else ():
                 share = f", {100 * v['share']:.0f} % of a copy" if v["share"] else ""
@@ -313,6 +315,9 @@ def main():
             "tetrahedra 48": lambda: tetrahedra(48, 4096),
             "tetrahedra 80": lambda: tetrahedra(80, 4096),
         }
+    if "--only" in sys.argv:
+        only = sys.argv[sys.argv.index("--only") + 1]
+        systems = {only: systems[only]}
     if "--applications" in sys.argv:
         return applications(out, systems, device)
     results = {"device": device, "krylith": krylith.__version__, "systems": {}}
