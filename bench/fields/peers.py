@@ -100,7 +100,18 @@ def krylith(folder, precond):
     return time.process_time() - start, s.iterations, a, b, s.x, f"{s.method}"
 
 
-def petsc(folder, options, schur):
+def with_diagonal(a):
+    """The matrix with a stored zero where a diagonal entry is missing: PETSc's incomplete factors need one."""
+    import numpy as np
+    import scipy.sparse as sp
+
+    missing, parts = np.flatnonzero(a.diagonal() == 0), a.tocoo()
+    rows, cols = np.r_[parts.row, missing], np.r_[parts.col, missing]
+    return sp.csr_matrix((np.r_[parts.data, np.zeros(len(missing))], (rows, cols)), shape=a.shape)
+
+
+def petsc(folder, options, schur, block=1):
+    """PETSc's solve. With `block` above 1, the incomplete factors are of blocks, and GAMG knows the block size."""
     import numpy as np
     import petsc4py
 
@@ -118,17 +129,24 @@ def petsc(folder, options, schur):
         return PETSc.Mat().createAIJ(m.shape, csr=(m.indptr.astype("i4"), m.indices.astype("i4"), m.data), bsize=block)
 
     start = time.process_time()
+    incomplete = PETSc.Options().getString("pc_type", "") in ("ilu", "icc")
+    if incomplete and block > 1:
+        m = a.tobsr((block, block))
+        m.sort_indices()
+        operator = PETSc.Mat().createBAIJ(m.shape, block, csr=(m.indptr.astype("i4"), m.indices.astype("i4"), m.data))
+    else:
+        operator = matrix(with_diagonal(a) if incomplete else a, block)
     ksp = PETSc.KSP().create()
-    ksp.setOperators(matrix(a))
+    ksp.setOperators(operator)
     ksp.setTolerances(rtol=1e-8, max_it=1500)
     ksp.setFromOptions()
     pc = ksp.getPC()
     if pc.getType() == "fieldsplit":
         at = 0
         for name, field in fields.items():
-            n, block = len(field["unknowns"]), field["block"]
+            n = len(field["unknowns"])
             index = PETSc.IS().createStride(n, at, 1)
-            index.setBlockSize(block)
+            index.setBlockSize(field["block"])
             if "near_nullspace" in field:
                 q, _ = np.linalg.qr(field["near_nullspace"])
                 vectors = [PETSc.Vec().createWithArray(np.ascontiguousarray(q[:, k])) for k in range(q.shape[1])]
@@ -141,8 +159,8 @@ def petsc(folder, options, schur):
         pc.setHYPREDiscreteGradient(matrix(matrices["G"]))
         ones = [matrices[k] @ np.ones(matrices[k].shape[1]) for k in ("Px", "Py", "Pz")]
         pc.setHYPRESetEdgeConstantVectors(*[PETSc.Vec().createWithArray(v) for v in ones])
-    rhs = PETSc.Vec().createWithArray(b.copy())
-    x = rhs.duplicate()
+    x, rhs = operator.createVecs()
+    rhs[:] = b
     ksp.solve(rhs, x)
     return time.process_time() - start, ksp.getIterationNumber(), a, b, x.array.copy(), "PETSc"
 
