@@ -16,6 +16,8 @@ pub(in super::super) struct Views {
     seen: Vec<Vec<Gpu>>,
 }
 
+// Without CUDA no GPU is counted or placed.
+#[cfg_attr(not(feature = "cuda"), allow(dead_code))]
 impl Views {
     /// Collects the GPUs of all ranks. Collective.
     pub fn gather(comm: &dyn Communicator, own: &[Gpu]) -> Result<Self> {
