@@ -289,7 +289,8 @@ mod tests {
                 // A variant made by other constants may be declared under another name of the file.
                 for list in lists {
                     let list: Vec<&str> = list.iter().map(|t| plain(t)).collect();
-                    let all = file.entries.iter().map(|entry| entry.1.iter().map(|argument| plain(argument.1)));
+                    let all =
+                        file.entries.iter().map(|entry| entry.1.iter().map(|argument| plain(argument.1)));
                     let fits = all.into_iter().any(|types| types.take(list.len()).eq(list.iter().copied()));
                     assert!(fits, "{name} of {} has {list:?}, and is declared as {declared:?}", file.name);
                 }
