@@ -272,15 +272,11 @@ mod tests {
     #[test]
     fn declarations_are_those_of_the_sources() {
         let mut count = 0;
-        // A macro for a precision stands for f64 in the text, and its pointers may be of either.
-        fn plain(name: &str) -> &str {
-            if name == "Reals" { "At<f64>" } else { name }
-        }
         for file in FILES {
             let functions = functions(file);
             let declared = |name: &str| -> Vec<Vec<&str>> {
                 let of = file.entries.iter().filter(|entry| entry.0.contains(&name));
-                of.map(|entry| entry.1.iter().map(|argument| plain(argument.1)).collect()).collect()
+                of.map(|entry| entry.1.iter().map(|argument| argument.1).collect()).collect()
             };
             for (name, lists) in &functions {
                 count += 1;
@@ -288,15 +284,14 @@ mod tests {
                 assert!(!declared.is_empty(), "{name} of {} is not declared", file.name);
                 // A variant made by other constants may be declared under another name of the file.
                 for list in lists {
-                    let list: Vec<&str> = list.iter().map(|t| plain(t)).collect();
-                    let all =
-                        file.entries.iter().map(|entry| entry.1.iter().map(|argument| plain(argument.1)));
+                    let list: Vec<&str> = list.iter().map(|t| &**t).collect();
+                    let all = file.entries.iter().map(|entry| entry.1.iter().map(|argument| argument.1));
                     let fits = all.into_iter().any(|types| types.take(list.len()).eq(list.iter().copied()));
                     assert!(fits, "{name} of {} has {list:?}, and is declared as {declared:?}", file.name);
                 }
                 for types in declared {
                     assert!(
-                        lists.iter().any(|list| list.iter().map(|t| plain(t)).eq(types.iter().copied())),
+                        lists.iter().any(|list| *list == types),
                         "{name} of {}: {types:?}, but has {lists:?}",
                         file.name
                     );

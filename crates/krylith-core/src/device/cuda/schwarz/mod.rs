@@ -16,7 +16,7 @@ use super::Cuda;
 use super::compiler::Kernel;
 use super::driver::{Buffer, Device};
 use super::exchange::Exchange;
-use super::launch::{Address, At, Entry, Function, Of, Reals, Set, kernels};
+use super::launch::{Address, At, Entry, Function, Of, Set, kernels};
 use super::specialisations::{STORES, define, vectors};
 use crate::comm::{agree, largest};
 use crate::halo::Halo;
@@ -40,12 +40,12 @@ kernels! {
     fn schwarz_send(halt: At<i32>, x: At<f64>, exchange: Address);
     fn schwarz_import(halt: At<i32>, count: i64, ghosts: At<f64>, to: At<f64>, exchange: Address);
     fn schwarz_start(
-        halt: At<i32>, rows: i32, own: i32, node: At<u32>, x: At<f64>, ghosts: At<f64>, w: Reals,
-        v: Reals, how: i32, kept: At<u32>, tickets: At<u32>, exchange: Address, scale: Address, shift: i32,
+        halt: At<i32>, rows: i32, own: i32, node: At<u32>, x: At<f64>, ghosts: At<f64>, w: At<f64>,
+        v: At<f64>, how: i32, kept: At<u32>, tickets: At<u32>, exchange: Address, scale: Address, shift: i32,
         again: i32,
     );
     fn schwarz_add(
-        halt: At<i32>, first: i32, count: i32, rows: i32, ptr: At<u32>, number: At<u32>, z: Reals,
+        halt: At<i32>, first: i32, count: i32, rows: i32, ptr: At<u32>, number: At<u32>, z: At<f64>,
         arrived: At<f64>, to: At<f64>, exchange: Address, scale: Address,
     );
 }
