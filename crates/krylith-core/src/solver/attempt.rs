@@ -34,7 +34,7 @@ use crate::method::{Method, MethodName};
 use crate::options::Options;
 use crate::precond::{Boxed, PrecondInfo, PrecondSpec, SharedOperator};
 use crate::problem::LocalProblem;
-use crate::profile::{self, SetupPart, SetupParts};
+use crate::profile::{self, SetupPart};
 use crate::space::{History, Observer, Outcome, Precision, Stop};
 use crate::{Error, Result};
 use adjoint::{Adjoint, Shared};
@@ -177,27 +177,14 @@ impl<S: SolverSpace> Rank<S> {
         choices.extend(fallbacks::first_choice(&fallbacks[0], open));
         choices.extend(fallbacks::recognised(local));
         let solution = Solution {
-            x: Vec::new(),
-            history: History::with_capacity(0),
-            method: first.method,
-            precond: Arc::default(),
-            format: Default::default(),
-            share: None,
             equilibrated: first.equilibrate,
             matched: first.matching,
             null_vectors: local.null.len(),
             symmetric: symmetry.map(|found| found.symmetric),
             diagnosis: diagnosis.clone(),
             device,
-            target: 0.0,
-            row_scaled_residual: None,
             events: Vec::with_capacity(256),
-            setup_seconds: 0.0,
-            setup_parts: SetupParts::default(),
-            solve_seconds: 0.0,
-            phases: None,
-            bytes_per_iteration: 0.0,
-            device_memory: None,
+            ..Solution::unsolved(first.method)
         };
         let mut rank = Self {
             current: None,

@@ -73,6 +73,33 @@ pub struct Solution {
 }
 
 impl Solution {
+    /// Returns the solution of a solver before its first solve.
+    pub(super) fn unsolved(method: MethodSpec) -> Self {
+        Self {
+            x: Vec::new(),
+            history: History::with_capacity(0),
+            method,
+            precond: Arc::default(),
+            format: Format::default(),
+            share: None,
+            equilibrated: false,
+            matched: false,
+            null_vectors: 0,
+            symmetric: None,
+            diagnosis: Arc::default(),
+            device: Arc::default(),
+            target: 0.0,
+            row_scaled_residual: None,
+            events: Vec::new(),
+            setup_seconds: 0.0,
+            setup_parts: SetupParts::default(),
+            solve_seconds: 0.0,
+            phases: None,
+            bytes_per_iteration: 0.0,
+            device_memory: None,
+        }
+    }
+
     /// Copies everything but x, without allocating.
     pub(super) fn copy_from(&mut self, other: &Solution) {
         copy_history(&mut self.history, &other.history);

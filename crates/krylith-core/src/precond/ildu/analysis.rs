@@ -5,7 +5,7 @@
 //! subdomain. The second gathers them and computes the levels. The third writes them by level into the plan.
 //! A thread reuses the same scratch memory for all its subdomains.
 
-use super::super::incomplete::fill::{NONE, Pattern, keyed};
+use super::super::incomplete::fill::{NONE, Pattern, keyed, unkeyed};
 use super::super::incomplete::order;
 use crate::Result;
 use crate::interrupt::Allowance;
@@ -297,8 +297,8 @@ impl<'a> Analysis<'a> {
                 sorted.clear();
                 sorted.extend(columns.iter().zip(from).map(|(&j, &from)| keyed(j, from)));
                 sorted.sort_unstable();
-                for (e, key) in sorted.iter().enumerate() {
-                    (columns[e], to_sources[0][at + e]) = ((key >> 32) as u32, *key as u32);
+                for (e, &key) in sorted.iter().enumerate() {
+                    (columns[e], to_sources[0][at + e]) = unkeyed(key);
                 }
             }
             diagonal[position] = first + at + before;

@@ -28,6 +28,11 @@ pub(in crate::precond) fn keyed(column: u32, from: u32) -> u64 {
     u64::from(column) << 32 | u64::from(from)
 }
 
+/// Returns the column and the number of the entry that [`keyed`] has joined.
+pub(in crate::precond) fn unkeyed(key: u64) -> (u32, u32) {
+    ((key >> 32) as u32, key as u32)
+}
+
 /// A square pattern in compressed rows. Columns ascend in each row, and every diagonal entry is present.
 #[derive(Default)]
 pub(in crate::precond) struct Pattern {
@@ -86,8 +91,8 @@ impl Pattern {
             row.clear();
             row.extend(range.map(|e| keyed(place[self.col[e] as usize], self.from[e])));
             row.sort_unstable();
-            out.col.extend(row.iter().map(|key| (key >> 32) as u32));
-            out.from.extend(row.iter().map(|key| *key as u32));
+            out.col.extend(row.iter().map(|&key| unkeyed(key).0));
+            out.from.extend(row.iter().map(|&key| unkeyed(key).1));
             out.row_ptr.push(out.col.len());
         }
         out

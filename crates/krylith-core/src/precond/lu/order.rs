@@ -154,6 +154,17 @@ impl Pattern {
         (vertex, count as usize)
     }
 
+    /// Returns the graph in which unknowns with the same row are one vertex, and the unknowns of each vertex;
+    /// `None` if each is one unknown.
+    fn compressed(&self) -> (Graph, Option<Vec<Vec<u32>>>) {
+        let (vertex, count) = self.vertices(&[]);
+        if count == self.len() {
+            return (self.graph_of_unknowns(), None);
+        }
+        let members = members(&vertex, count);
+        (self.graph(&vertex, &members), Some(members))
+    }
+
     /// Returns the graph of vertices that are one unknown each.
     fn graph_of_unknowns(&self) -> Graph {
         let n = self.len();
@@ -203,14 +214,20 @@ impl Pattern {
     }
 }
 
+/// Returns the unknowns of each vertex.
+fn members(vertex: &[u32], count: usize) -> Vec<Vec<u32>> {
+    let mut members = vec![Vec::new(); count];
+    vertex.iter().enumerate().for_each(|(i, &v)| members[v as usize].push(i as u32));
+    members
+}
+
 /// Returns the fronts of an order with little work.
 ///
 /// # Errors
 /// Out of memory; the limits of the caller's work are reached.
 pub(super) fn tree(pattern: &Pattern, pairs: &[[u32; 2]], limits: Option<&Limits>) -> Result<Tree> {
     let (vertex, count) = pattern.vertices(pairs);
-    let mut members = vec![Vec::new(); count];
-    vertex.iter().enumerate().for_each(|(i, &v)| members[v as usize].push(i as u32));
+    let members = members(&vertex, count);
     let graph = pattern.graph(&vertex, &members);
     let expanded = |order: Vec<u32>| {
         let unknowns = order.iter().flat_map(|&v| members[v as usize].iter().copied()).collect();
@@ -241,19 +258,10 @@ pub(super) fn dissection(
     levels: usize,
     limits: Option<&Limits>,
 ) -> Result<Dissection> {
-    let (vertex, count) = pattern.vertices(&[]);
-    let alone = count == pattern.len();
-    let mut members = vec![Vec::new(); if alone { 0 } else { count }];
-    let mut graph = match alone {
-        true => pattern.graph_of_unknowns(),
-        false => {
-            vertex.iter().enumerate().for_each(|(i, &v)| members[v as usize].push(i as u32));
-            pattern.graph(&vertex, &members)
-        }
-    };
+    let (mut graph, members) = pattern.compressed();
     graph.size.iter_mut().for_each(|size| *size *= block as u32);
     let (mut order, parts) = dissect::order_with_parts(graph, levels, limits)?;
-    if !alone {
+    if let Some(members) = members {
         order = order.iter().flat_map(|&v| members[v as usize].iter().copied()).collect();
     }
     if block > 1 {
@@ -277,17 +285,10 @@ pub(crate) fn separator(row_ptr: &[usize], col: &[u32]) -> usize {
         }
         ptr.push(sorted.len());
     }
-    let pattern = Pattern::of_rows(&ptr, &sorted);
-    let (vertex, count) = pattern.vertices(&[]);
-    if count == pattern.len() {
-        let sides = Hierarchy::new(pattern.graph_of_unknowns()).bisect();
-        return sides.iter().filter(|side| **side == Side::Separator).count();
-    }
-    let mut members = vec![Vec::new(); count];
-    vertex.iter().enumerate().for_each(|(i, &v)| members[v as usize].push(i as u32));
-    let sides = Hierarchy::new(pattern.graph(&vertex, &members)).bisect();
-    let separated = members.iter().zip(sides).filter(|(_, side)| *side == Side::Separator);
-    separated.map(|(own, _)| own.len()).sum()
+    let (graph, _) = Pattern::of_rows(&ptr, &sorted).compressed();
+    let sizes = graph.size.clone();
+    let sides = Hierarchy::new(graph).bisect();
+    sizes.iter().zip(sides).filter(|(_, side)| *side == Side::Separator).map(|(size, _)| *size as usize).sum()
 }
 
 #[cfg(test)]

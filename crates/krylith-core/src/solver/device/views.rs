@@ -16,8 +16,6 @@ pub(in super::super) struct Views {
     seen: Vec<Vec<Gpu>>,
 }
 
-// Without CUDA no GPU is counted or placed.
-#[cfg_attr(not(feature = "cuda"), allow(dead_code))]
 impl Views {
     /// Collects the GPUs of all ranks. Collective.
     pub fn gather(comm: &dyn Communicator, own: &[Gpu]) -> Result<Self> {
@@ -46,16 +44,6 @@ impl Views {
         ranks.iter().any(|&rank| self.seen[rank] != self.seen[ranks[0]])
     }
 
-    /// Returns the number of ranks on the host of this rank, and of the GPUs that they see together.
-    pub fn counts(&self, rank: usize) -> (usize, usize) {
-        let ranks = self.host_of(rank);
-        (ranks.len(), self.distinct(ranks).len())
-    }
-
-    fn host_of(&self, rank: usize) -> &[usize] {
-        self.hosts.iter().find(|ranks| ranks.contains(&rank)).map_or(&[], Vec::as_slice)
-    }
-
     /// Returns the GPUs of these ranks, in the order in which they are seen first.
     fn distinct(&self, ranks: &[usize]) -> Vec<Gpu> {
         let mut all: Vec<Gpu> = Vec::new();
@@ -65,6 +53,63 @@ impl Views {
             }
         }
         all
+    }
+
+    /// Divides the ranks of each host into groups that share a device. Groups are in the order of their first
+    /// ranks.
+    pub fn groups(&self, share: RanksPerGpu) -> Vec<Vec<usize>> {
+        let mut groups = Vec::new();
+        for ranks in &self.hosts {
+            let runs = |ranks: &[usize], count: usize| -> Vec<Vec<usize>> {
+                let count = count.clamp(1, ranks.len());
+                (0..count).map(|k| ranks[contiguous(ranks.len(), k, count)].to_vec()).collect()
+            };
+            let apart = self.differ_on(ranks);
+            let classes = if apart { self.by_gpu(ranks) } else { vec![ranks.clone()] };
+            for class in classes {
+                let count = match share {
+                    RanksPerGpu::Count(most) => class.len().div_ceil(most),
+                    RanksPerGpu::Auto if apart => 1,
+                    // Without a GPU no rank gives its rows away.
+                    RanksPerGpu::Auto => match self.distinct(&class).len() {
+                        0 => class.len(),
+                        gpus => gpus,
+                    },
+                };
+                groups.extend(runs(&class, count));
+            }
+        }
+        groups.sort_unstable();
+        groups
+    }
+
+    /// Divides ranks that see different GPUs into classes, one for each GPU that is taken. A rank takes the
+    /// GPU with the fewest ranks so far, of those that it sees. Ranks without a GPU stay alone.
+    fn by_gpu(&self, ranks: &[usize]) -> Vec<Vec<usize>> {
+        let gpus = self.distinct(ranks);
+        let (mut of, mut alone) = (vec![Vec::new(); gpus.len()], Vec::new());
+        for &rank in ranks {
+            let seen = self.seen[rank].iter().filter_map(|gpu| gpus.iter().position(|other| other == gpu));
+            match seen.min_by_key(|&place| of[place].len()) {
+                Some(place) => of[place].push(rank),
+                None => alone.push(vec![rank]),
+            }
+        }
+        of.into_iter().filter(|class| !class.is_empty()).chain(alone).collect()
+    }
+}
+
+/// The GPU of each rank, if no two share one.
+#[cfg(any(feature = "cuda", test))]
+impl Views {
+    /// Returns the number of ranks on the host of this rank, and of the GPUs that they see together.
+    pub fn counts(&self, rank: usize) -> (usize, usize) {
+        let ranks = self.host_of(rank);
+        (ranks.len(), self.distinct(ranks).len())
+    }
+
+    fn host_of(&self, rank: usize) -> &[usize] {
+        self.hosts.iter().find(|ranks| ranks.contains(&rank)).map_or(&[], Vec::as_slice)
     }
 
     /// Returns the place of this rank's GPU in its own list, if each rank of the host can have one that no
@@ -111,49 +156,6 @@ impl Views {
             }
         }
         false
-    }
-
-    /// Divides the ranks of each host into groups that share a device. Groups are in the order of their first
-    /// ranks.
-    pub fn groups(&self, share: RanksPerGpu) -> Vec<Vec<usize>> {
-        let mut groups = Vec::new();
-        for ranks in &self.hosts {
-            let runs = |ranks: &[usize], count: usize| -> Vec<Vec<usize>> {
-                let count = count.clamp(1, ranks.len());
-                (0..count).map(|k| ranks[contiguous(ranks.len(), k, count)].to_vec()).collect()
-            };
-            let classes = if self.differ_on(ranks) { self.by_gpu(ranks) } else { vec![ranks.clone()] };
-            let apart = classes.len() > 1 || self.differ_on(ranks);
-            for class in classes {
-                let count = match share {
-                    RanksPerGpu::Count(most) => class.len().div_ceil(most),
-                    RanksPerGpu::Auto if apart => 1,
-                    // Without a GPU no rank gives its rows away.
-                    RanksPerGpu::Auto => match self.distinct(&class).len() {
-                        0 => class.len(),
-                        gpus => gpus,
-                    },
-                };
-                groups.extend(runs(&class, count));
-            }
-        }
-        groups.sort_unstable();
-        groups
-    }
-
-    /// Divides ranks that see different GPUs into classes, one for each GPU that is taken. A rank takes the
-    /// GPU with the fewest ranks so far, of those that it sees. Ranks without a GPU stay alone.
-    fn by_gpu(&self, ranks: &[usize]) -> Vec<Vec<usize>> {
-        let gpus = self.distinct(ranks);
-        let (mut of, mut alone) = (vec![Vec::new(); gpus.len()], Vec::new());
-        for &rank in ranks {
-            let seen = self.seen[rank].iter().filter_map(|gpu| gpus.iter().position(|other| other == gpu));
-            match seen.min_by_key(|&place| of[place].len()) {
-                Some(place) => of[place].push(rank),
-                None => alone.push(vec![rank]),
-            }
-        }
-        of.into_iter().filter(|class| !class.is_empty()).chain(alone).collect()
     }
 }
 

@@ -98,11 +98,19 @@ pub(crate) fn by_bisection(local: &LocalProblem, symmetric: bool) -> Option<f64>
     if terms.terms.iter().any(|(_, a)| a.storage().is_on_device_alone()) || !cfg!(feature = "lu") {
         return None;
     }
-    let blocks: usize = terms.terms.iter().map(|(_, a)| a.blocks()).sum();
     let mut levels = Levels::of(terms, symmetric);
     levels.scale_to(separator(terms));
-    let entries = (blocks * terms.block() * order) as f64;
-    Some(levels.seconds(terms.block_rows(), order as f64, entries, symmetric))
+    Some(levels.seconds(terms.block_rows(), order as f64, entries(terms, order), symmetric))
+}
+
+/// Returns the number of blocks of all terms.
+fn blocks(terms: &Terms) -> usize {
+    terms.terms.iter().map(|(_, a)| a.blocks()).sum()
+}
+
+/// Returns the number of entries of blocks of this order, which may have several stages.
+fn entries(terms: &Terms, order: usize) -> f64 {
+    (blocks(terms) * terms.block() * order) as f64
 }
 
 impl Costs {
@@ -112,9 +120,8 @@ impl Costs {
             return Self { on_gpu, ..Self::default() };
         }
         let (terms, order) = (local.terms, local.order());
-        let blocks: usize = terms.terms.iter().map(|(_, a)| a.blocks()).sum();
-        let entries = (blocks * terms.block() * order) as f64;
-        let cut = if local.unknowns > WHOLE { INCOMPLETE[1] * blocks as f64 } else { 0.0 };
+        let entries = entries(terms, order);
+        let cut = if local.unknowns > WHOLE { INCOMPLETE[1] * blocks(terms) as f64 } else { 0.0 };
         let (incomplete, iteration) = match on_gpu {
             false => (INCOMPLETE[0] * entries + cut, ITERATION * entries),
             true => (GPU[0], GPU[1]),

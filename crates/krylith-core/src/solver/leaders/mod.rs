@@ -20,10 +20,11 @@ mod rows;
 mod work;
 
 use super::workers::WorkerGroup;
-use super::{Refresh, Solver};
+use super::{Refresh, Solution, Solver};
 use crate::comm::{Channel, Communicator, Message, agree, gather};
 use crate::device::workers::Waiting;
 use crate::interrupt::Cancel;
+use crate::method::{GmresOptions, MethodSpec};
 use crate::options::{Options, RanksPerGpu};
 use crate::profile::{self, SetupPart};
 use crate::{Error, Problem, Result};
@@ -89,9 +90,14 @@ impl<'a> Solver<'a> {
         let mut came = comm.all_to_all(out)?;
         let lengths = lengths(&*comm, &group, &[problem.own_len()])?.concat();
         let leaders = Leaders {
-            vectors: to_leader(&*comm, &group, &lengths.iter().map(|n| 2 * n).collect::<Vec<_>>())?,
-            back: from_leader(&*comm, &group, &lengths)?,
-            done: from_leader(&*comm, &group, &vec![1; group.len()])?,
+            vectors: channel(
+                &*comm,
+                &group,
+                &lengths.iter().map(|n| 2 * n).collect::<Vec<_>>(),
+                Way::ToLeader,
+            )?,
+            back: channel(&*comm, &group, &lengths, Way::FromLeader)?,
+            done: channel(&*comm, &group, &vec![1; group.len()], Way::FromLeader)?,
             values: None,
             whole: Default::default(),
             scratch: Default::default(),
@@ -105,7 +111,7 @@ impl<'a> Solver<'a> {
 
         let mut solver = Self {
             stop: options.stop_of(problem.unknowns()),
-            solution: empty_solution(),
+            solution: Solution::unsolved(MethodSpec::Gmres(GmresOptions::default())),
             leaders: Some(Box::new(leaders)),
             blocks: Default::default(),
             dropped: None,
@@ -139,7 +145,7 @@ impl<'a> Solver<'a> {
                     drop(messages);
                     let waiting = waiting.take();
                     let inner = Solver::new_cancellable(problem, &options, cancel, waiting)?;
-                    let solution = leaders.told(inner.solution(), &mut Default::default());
+                    let solution = leaders.told(inner.solution().clone(), &mut Default::default());
                     leaders.inner = Some(inner);
                     Ok(solution)
                 })
@@ -274,68 +280,34 @@ fn lengths(comm: &dyn Communicator, group: &[usize], own: &[usize]) -> Result<Ve
     Ok(group.iter().map(|&rank| counts(&all[rank])).collect())
 }
 
-/// Creates the channel of numbers that the ranks of a group send to their leader. Collective.
-fn to_leader(comm: &dyn Communicator, group: &[usize], counts: &[usize]) -> Result<Box<dyn Channel>> {
-    comm.channel(&messages(comm.rank(), group, counts, |of_others, own| Message {
-        rank: own.0,
-        send: if of_others { 0..0 } else { own.1.clone() },
-        receive: if of_others { own.1 } else { 0..0 },
-    }))
+/// The way of messages in a group.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    ToLeader,
+    FromLeader,
 }
 
-/// Creates the channel of numbers that a leader sends to the ranks of its group. Collective.
-fn from_leader(comm: &dyn Communicator, group: &[usize], counts: &[usize]) -> Result<Box<dyn Channel>> {
-    comm.channel(&messages(comm.rank(), group, counts, |of_others, own| Message {
-        rank: own.0,
-        send: if of_others { own.1.clone() } else { 0..0 },
-        receive: if of_others { 0..0 } else { own.1 },
-    }))
+/// Creates the channel of numbers that go this way between a leader and the ranks of its group: as many as
+/// `counts` says for each rank. Collective.
+fn channel(comm: &dyn Communicator, group: &[usize], counts: &[usize], way: Way) -> Result<Box<dyn Channel>> {
+    comm.channel(&messages(comm.rank(), group, counts, way))
 }
 
-/// Lists messages between a leader and its group, given by the other rank and a range of numbers. `make` gets
-/// true on the leader.
-fn messages(
-    rank: usize,
-    group: &[usize],
-    counts: &[usize],
-    make: impl Fn(bool, (usize, Range<usize>)) -> Message,
-) -> Vec<Message> {
-    if rank != group[0] {
+/// Lists the messages of a rank of a group.
+fn messages(rank: usize, group: &[usize], counts: &[usize], way: Way) -> Vec<Message> {
+    let is_leader = rank == group[0];
+    let of = |other: usize, numbers: Range<usize>| match is_leader == (way == Way::FromLeader) {
+        true => Message { rank: other, send: numbers, receive: 0..0 },
+        false => Message { rank: other, send: 0..0, receive: numbers },
+    };
+    if !is_leader {
         let own = group.iter().position(|&other| other == rank).map_or(0, |k| counts[k]);
-        return vec![make(false, (group[0], 0..own))];
+        return vec![of(group[0], 0..own)];
     }
     let mut start = 0;
     let others = group.iter().zip(counts).skip(1).map(|(&other, count)| {
         start += count;
-        make(true, (other, start - count..start))
+        of(other, start - count..start)
     });
     others.collect()
-}
-
-/// Returns the solution of a solver that is not set up.
-fn empty_solution() -> super::Solution {
-    use crate::method::{GmresOptions, MethodSpec};
-    super::Solution {
-        x: Vec::new(),
-        history: crate::space::History::with_capacity(0),
-        method: MethodSpec::Gmres(GmresOptions::default()),
-        precond: Arc::default(),
-        format: Default::default(),
-        share: None,
-        equilibrated: false,
-        matched: false,
-        null_vectors: 0,
-        symmetric: None,
-        diagnosis: Arc::default(),
-        device: Arc::default(),
-        target: 0.0,
-        row_scaled_residual: None,
-        events: Vec::new(),
-        setup_seconds: 0.0,
-        setup_parts: Default::default(),
-        solve_seconds: 0.0,
-        phases: None,
-        bytes_per_iteration: 0.0,
-        device_memory: None,
-    }
 }

@@ -1,7 +1,7 @@
 //! Calls of a solver whose rows gather on leaders.
 
 use super::message::{Parts, Writer};
-use super::{Leaders, Values, answer, caught, lengths, to_leader};
+use super::{Leaders, Values, Way, answer, caught, channel, lengths};
 use crate::comm::gather;
 use crate::matrix::check_finite;
 use crate::memory::{Numbers, NumbersMut};
@@ -12,7 +12,6 @@ use crate::solver::functions::Given;
 use crate::solver::{DeviceUsed, Solution, Solver};
 use crate::space::{Observer, Stop};
 use crate::{Error, Result};
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -50,7 +49,7 @@ impl Solver<'_> {
                 )?;
                 Ok(inner.solution().clone())
             });
-            let made = made.map(|made| made.map(|solution| leaders.told(&solution, &mut setup)));
+            let made = made.map(|made| made.map(|solution| leaders.told(solution, &mut setup)));
             let done = leaders.exchange(solver, made, &write_one, &answer::read)?;
             let back = leaders.give_back(done.is_ok(), |own| x.write(own))?;
             Ok(done.and_then(|solution| back.map(|()| solution)))
@@ -104,7 +103,7 @@ impl Solver<'_> {
                 if count == 0 { Ok(Vec::new()) } else { request.columns() }
             });
             let made = made.map(|made| {
-                made.map(|all| all.iter().map(|one| leaders.told(one, &mut setup)).collect::<Vec<_>>())
+                made.map(|all| all.into_iter().map(|one| leaders.told(one, &mut setup)).collect::<Vec<_>>())
             });
             let write = |out: &mut Writer, all: &Vec<Solution>, run: Range<usize>| {
                 out.list(all, |out, one| answer::write(out, one, run.clone()));
@@ -284,7 +283,7 @@ impl Leaders {
             let terms = solver.problem.terms.terms.iter();
             let counts = lengths(comm, &self.group, &terms.map(|(_, a)| a.stored()).collect::<Vec<_>>())?;
             let sums: Vec<usize> = counts.iter().map(|terms| terms.iter().sum()).collect();
-            self.values = Some(Values { channel: to_leader(comm, &self.group, &sums)?, counts });
+            self.values = Some(Values { channel: channel(comm, &self.group, &sums, Way::ToLeader)?, counts });
         }
         let Some(Values { channel, counts }) = &mut self.values else { return Ok(Vec::new()) };
         let before = |counts: &[usize], term: usize| counts[..term].iter().sum::<usize>();
@@ -338,21 +337,15 @@ impl Leaders {
 
     /// Returns a solution of the inner solver with what is known of the groups. Takes the time of the set-up
     /// outside the inner solver.
-    pub(super) fn told(&self, solution: &Solution, setup: &mut SetupParts) -> Solution {
+    pub(super) fn told(&self, solution: Solution, setup: &mut SetupParts) -> Solution {
         let device = &*solution.device;
         let reason = format!("{}; {}", device.reason, self.plan.text);
-        let mut told = Solution {
-            x: Vec::new(),
-            device: Arc::new(DeviceUsed { reason, ..device.clone() }),
-            ..solution.clone()
-        };
+        let device = Arc::new(DeviceUsed { reason, ..device.clone() });
+        let mut told = Solution { x: Vec::new(), device, ..solution };
         let outside = std::mem::take(setup);
         if outside.total() > 0.0 {
             told.setup_parts.add(outside);
             told.setup_seconds = told.setup_parts.total();
-        }
-        for event in &mut told.events {
-            event.detail = Cow::Owned(event.detail.to_string());
         }
         told
     }

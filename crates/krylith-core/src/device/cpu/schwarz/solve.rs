@@ -51,6 +51,11 @@ pub(super) trait Solves: Real {
     );
 }
 
+/// Returns the rows and the distances of columns of the factors, or of their transposes.
+fn pattern<'a>(f: &'a CpuSchwarz, transposed: Option<&'a Transposed>) -> (SchwarzRows<'a>, &'a [u16]) {
+    transposed.map_or((f.plan.pattern(), &f.near), |t| (t.pattern.rows(), &t.near))
+}
+
 /// Solves with this view of the factors, or with that of their transposes.
 fn solve_with<R: Real, T: Usable<R>>(
     pool: &Pool,
@@ -82,8 +87,7 @@ impl Solves for f64 {
         transposed: Option<&Transposed>,
         vectors: &mut Vectors<f64>,
     ) {
-        let rows = transposed.map_or(f.plan.pattern(), |t| t.pattern.rows());
-        let near = &transposed.map_or(&f.near, |t| &t.near)[..];
+        let (rows, near) = pattern(f, transposed);
         let turned = transposed.is_some();
         macro_rules! with {
             ($factors:expr, $inverse:expr) => {{
@@ -109,8 +113,7 @@ impl Solves for f32 {
         transposed: Option<&Transposed>,
         vectors: &mut Vectors<f32>,
     ) {
-        let rows = transposed.map_or(f.plan.pattern(), |t| t.pattern.rows());
-        let near = &transposed.map_or(&f.near, |t| &t.near)[..];
+        let (rows, near) = pattern(f, transposed);
         let [factors, inverse] = match (transposed.map(|t| &t.numbers), &f.rounded) {
             (None, Some(rounded)) | (Some(Numbers::F32(rounded)), _) => rounded,
             _ => unreachable!("factors in f64 for vectors in f32"),
