@@ -156,7 +156,8 @@ impl<S: SolverSpace> Rank<S> {
         // A definite matrix has no zero diagonal entry.
         let symmetric = symmetric && diagnosis.missing_diagonal.count == 0;
         let costs = singular::costs(&space, local, options, symmetric)?;
-        let seen = Seen::new(symmetric, tiles, &diagnosis, costs);
+        let weak = fallbacks::weak_rows(&space, local, options, &diagnosis)?;
+        let seen = Seen::new(symmetric, tiles, &diagnosis, weak, costs);
         drop(survey_part);
         let (sharing, no_effect) = Sharing::new(comm, local, options, &device, &diagnosis)?;
         let mut fallbacks = fallbacks::attempts(local, options, most_rows, seen);
@@ -172,7 +173,7 @@ impl<S: SolverSpace> Rank<S> {
         }
         choices.extend(no_effect);
         choices.extend(singular::not_symmetric(options, symmetry));
-        let [matching, unmatched] = fallbacks::matching_choice(local, options, &diagnosis, &fallbacks)?;
+        let [matching, unmatched] = fallbacks::matching_choice(local, options, weak, &fallbacks)?;
         choices.extend(unmatched);
         choices.extend(fallbacks::first_choice(&fallbacks[0], open));
         choices.extend(fallbacks::recognised(local));

@@ -559,8 +559,8 @@ mod cuda {
                 None => analyze(terms, self.comm()),
             }
         }
-        fn one_sided(&self, terms: &Terms) -> Result<Option<f64>> {
-            Cuda::one_sided(self, terms)
+        fn convective(&self, terms: &Terms) -> Result<Option<f64>> {
+            Cuda::convective(self, terms)
         }
         fn mixed_couplings(&self, terms: &Terms, step: usize, threshold: f64) -> Result<Option<[u64; 2]>> {
             Cuda::mixed_couplings(self, terms, step, threshold)

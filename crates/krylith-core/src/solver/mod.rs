@@ -162,12 +162,12 @@ pub trait SolverSpace:
     fn judge_constants(&self, _terms: &Terms) -> Result<Option<[u64; 2]>> {
         Ok(None)
     }
-    /// Returns the share of couplings that are much stronger in one direction than in the other; `None` if
+    /// Returns the share of couplings that convection dominates, as [`symmetric::convective`] does; `None` if
     /// the device does not count them.
     ///
     /// # Errors
     /// Out of device memory.
-    fn one_sided(&self, _terms: &Terms) -> Result<Option<f64>> {
+    fn convective(&self, _terms: &Terms) -> Result<Option<f64>> {
         Ok(None)
     }
     /// Counts the couplings between nodes in every `step`-th row of a single matrix that this device alone

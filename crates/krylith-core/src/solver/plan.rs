@@ -135,10 +135,11 @@ impl Plan {
         let bare = MethodSpec::of(MethodName::Bicgstab, options, 1);
         let copy = Memory::of(local.terms, &bare, &PrecondSpec::None, options).total();
         let fits = super::host::memory().is_none_or(|(_, free)| copy <= free);
+        let cores = super::host::cores();
+        let threads = options.threads.unwrap_or(cores).min(cores);
         let mut tiles = false;
         let symmetric = open && fits && options.precond_or_auto().keeps_symmetry() && {
-            let cores = super::host::cores();
-            let space = Cpu::new(local.terms.rows(), options.threads.unwrap_or(cores).min(cores));
+            let space = Cpu::new(local.terms.rows(), threads);
             let operator =
                 PointBlock::new(&space, local.terms, options.precision.unwrap_or_default(), false)?;
             let found = symmetric::symmetry(&space, &operator, local.numbers, local.order())?;
@@ -148,7 +149,13 @@ impl Plan {
         let symmetric = symmetric && diagnosis.missing_diagonal.count == 0;
         tiles &= symmetric;
         let costs = fallbacks::costs(&local, options, symmetric, place.kind != "cpu");
-        let seen = Seen::new(symmetric, tiles, diagnosis, costs);
+        let space = Cpu::new(local.terms.rows(), threads);
+        let weak = if fits {
+            fallbacks::weak_rows(&space, &local, options, diagnosis)?
+        } else {
+            diagnosis.weak_diagonal
+        };
+        let seen = Seen::new(symmetric, tiles, diagnosis, weak, costs);
         let attempts = fallbacks::attempts(&local, options, place.most_rows, seen);
         let equilibrate = attempts[0].equilibrate;
         let matching = attempts.iter().any(|a| a.matching);

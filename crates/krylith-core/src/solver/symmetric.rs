@@ -22,6 +22,8 @@ const ROUNDING: f64 = 1e-12;
 const MIRRORED: [usize; 2] = [200, 1000];
 /// Largest difference of mirrored entries, as a share of the largest entry of either row.
 const DIFFERENCE: f64 = 1e-6;
+/// Ratio of mirrored entries below which a coupling is one-sided.
+const ONE_SIDED: f64 = 0.1;
 
 /// Result of the symmetry test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +91,28 @@ pub(super) fn is_mirrored(terms: &Terms) -> bool {
     })
 }
 
+/// Returns the share of couplings that convection dominates, in a sample of this rank's rows of a single
+/// matrix in host memory: the entry of one direction is below a tenth of that of the other, or both have
+/// opposite signs. `None` for other operators.
+pub(super) fn convective(terms: &Terms) -> Option<f64> {
+    let [(_, a)] = &terms.terms[..] else { return None };
+    if a.storage().is_on_device_alone() || terms.stages() > 1 {
+        return None;
+    }
+    let a = ScalarRows::of_own(a);
+    let is_short = |i: usize| a.row(i).nth(MIRRORED[1]).is_none();
+    let (mut all, mut found) = (0usize, 0usize);
+    for i in sample(a.rows(), MIRRORED[0]).filter(|&i| is_short(i)) {
+        for (j, v) in a.row(i).filter(|(j, _)| *j != i && is_short(*j)) {
+            let mirrored = a.row(j).find(|(k, _)| *k == i).map_or(0.0, |(_, v)| v);
+            let (least, most) = (v.abs().min(mirrored.abs()), v.abs().max(mirrored.abs()));
+            all += 1;
+            found += usize::from(v * mirrored < 0.0 || least < ONE_SIDED * most);
+        }
+    }
+    Some(found as f64 / all.max(1) as f64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,6 +132,15 @@ mod tests {
             }
         }
         Bsr::from_csr(&Csr::from_triplets(n, n, &triplets).unwrap(), 1).unwrap()
+    }
+
+    /// Diffusion has no such couplings, upwind differences and central differences of strong convection do.
+    #[test]
+    fn convection_shows_in_couplings() {
+        for (upper, share) in [(-1.0, 0.0), (-0.2, 0.0), (-0.05, 1.0), (0.5, 1.0), (0.0, 1.0)] {
+            let a = path(1000, upper, 2.0);
+            assert_eq!(convective(&Terms::bsr(&a)), Some(share), "{upper}");
+        }
     }
 
     #[test]

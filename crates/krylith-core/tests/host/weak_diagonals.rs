@@ -1,5 +1,6 @@
 //! Systems whose diagonal entries are zero: rows matched with columns, and direct factors.
 
+use crate::common::times;
 use crate::conformance::matched::{error, known, moved, rhs, rows_are_matched};
 use krylith_core::comm::{Communicator, Team};
 use krylith_core::matrix::{Csr, Dense, KroneckerSum};
@@ -80,6 +81,46 @@ fn direct_factors_solve_at_once() {
     assert!(solution.converged() && solution.history.iterations <= 2 && error(&x) < 1e-10);
     let refused = Solver::new(&a, &options("precond=lu:most=100")).map(|_| ());
     assert!(matches!(&refused, Err(Error::Memory { .. })), "{refused:?}");
+}
+
+/// Two fields on a line, one after the other, that couple in both directions. The unknowns of the second one
+/// are `unit` times as large: its diagonal entries are tiny beside its couplings.
+fn with_units(unit: f64) -> Csr {
+    let n = UNKNOWNS / 2;
+    let mut entries = Vec::new();
+    for i in 0..n {
+        let (u, t) = (i as u32, (n + i) as u32);
+        for (j, v) in [(i.wrapping_sub(1), -1.0), (i, 3.0), (i + 1, -0.5)] {
+            if j < n {
+                entries.extend([(u, j as u32, v), (t, (n + j) as u32, v / unit)]);
+            }
+        }
+        entries.extend([(u, t, 0.3 / unit), (t, u, 0.2)]);
+    }
+    Csr::from_triplets(UNKNOWNS, UNKNOWNS, &entries).unwrap()
+}
+
+#[test]
+fn units_of_unknowns_make_no_weak_diagonals() {
+    let precond = |unit: f64, ranks: usize| {
+        let a = with_units(unit);
+        let b = times(&a, &vec![1.0; UNKNOWNS]);
+        let found = Team::run(ranks, |comm| {
+            let own = dealt(&a, comm.rank(), ranks);
+            let rhs: Vec<f64> = own.numbers.iter().map(|&i| b[i as usize]).collect();
+            let mut x = vec![0.0; rhs.len()];
+            let mut solver = Solver::new(Problem::distributed(comm, own)?, &options(""))?;
+            let solution = solver.solve(&rhs, &mut x)?;
+            assert!(solution.converged(), "{unit}: {:?}", solution.outcome());
+            Ok((solution.diagnosis.weak_diagonal, solution.matched, solution.precond.name.clone()))
+        });
+        found.unwrap().swap_remove(0)
+    };
+    for ranks in [1, 3] {
+        let ((weak, _, name), (many, matched, with)) = (precond(1.0, ranks), precond(1e6, ranks));
+        assert_eq!((weak, many, matched), (0, UNKNOWNS / 2, false), "{ranks} ranks");
+        assert_eq!(name, with, "{ranks} ranks");
+    }
 }
 
 /// The rows of a matrix that are this rank's, dealt out one by one.

@@ -34,7 +34,7 @@ kernels! {
         count: i32, terms: i32, stages: i32, of: Address, rows0: At<f64>, rows1: At<f64>, columns0: At<f64>,
         columns1: At<f64>, diagonal0: At<f64>, diagonal1: At<f64>, weak: f64, found: At<u64>,
     );
-    fn one_sided(
+    fn convective(
         row_ptr: At<i64>, col: At<u32>, values: At<f64>, rows: i32, step: i32, counts: At<u64>,
     );
     fn mixed_couplings(
@@ -215,13 +215,12 @@ impl Cuda {
         }))
     }
 
-    /// Returns the share of couplings of a single matrix whose entry of one direction is below a tenth of
-    /// that of the other, in a sample of rows: near 1 for strong convection. `None` for other terms, and if
-    /// they are not in the memory of this GPU.
+    /// Returns the share of couplings of a single matrix that convection dominates, in a sample of rows.
+    /// `None` for other terms, and if they are not in the memory of this GPU.
     ///
     /// # Errors
     /// Out of device memory.
-    pub(crate) fn one_sided(&self, terms: &Terms) -> Result<Option<f64>> {
+    pub(crate) fn convective(&self, terms: &Terms) -> Result<Option<f64>> {
         /// Number of rows in the sample.
         const SAMPLE: usize = 1 << 16;
         let single = terms.terms.len() == 1 && terms.stages() == 1 && terms.halo.is_none();
@@ -230,7 +229,7 @@ impl Cuda {
         let counts = device.zeros::<u64>(2, "couplings")?;
         let step = (rows / SAMPLE).max(1);
         let grid = (rows.div_ceil(step) * 8).div_ceil(THREADS).max(1);
-        let function = device.function(&passes(one_sided, terms.block(), false))?;
+        let function = device.function(&passes(convective, terms.block(), false))?;
         let a = &matrices[0];
         function.on(device, grid, THREADS).run(
             &a.row_ptr,

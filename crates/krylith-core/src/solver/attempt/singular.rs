@@ -29,7 +29,7 @@ pub(super) fn depth<S: SolverSpace>(space: &S, local: &LocalProblem) -> Result<D
     Ok(if space.any(far && judged.is_none())? { Depth::Nothing } else { Depth::First(judged) })
 }
 
-/// Estimates the costs of attempts, and on a GPU counts one-sided couplings of a matrix that is not
+/// Estimates the costs of attempts, and counts couplings that convection dominates in a matrix that is not
 /// symmetric.
 pub(super) fn costs<S: SolverSpace>(
     space: &S,
@@ -38,9 +38,9 @@ pub(super) fn costs<S: SolverSpace>(
     symmetric: bool,
 ) -> Result<Costs> {
     let mut costs = fallbacks::costs(local, options, symmetric, space.is_gpu());
-    let counts = space.is_gpu() && !symmetric && local.comm.size() == 1;
+    let counts = !symmetric && local.comm.size() == 1;
     if counts && *options.precond_or_auto() == PrecondSpec::Auto {
-        costs.one_sided = space.one_sided(local.terms)?.unwrap_or_default();
+        costs.convective = space.convective(local.terms)?.unwrap_or(costs.convective);
     }
     Ok(costs)
 }

@@ -61,7 +61,7 @@ pub(crate) struct Seen {
     pub spread: f64,
     /// Number of blocks of the longest block row, if it is long; else 0.
     pub longest_row: usize,
-    /// Number of scalar rows with a weak diagonal entry.
+    /// Number of scalar rows whose diagonal entry is [weak](weak_rows).
     pub weak: usize,
     /// Estimated seconds of the parts of attempts.
     pub costs: Costs,
@@ -69,10 +69,34 @@ pub(crate) struct Seen {
 
 impl Seen {
     /// Collects the properties. Some of them come from the diagnosis of the entries.
-    pub fn new(symmetric: bool, tiles: bool, diagnosis: &Diagnosis, costs: Costs) -> Self {
+    pub fn new(symmetric: bool, tiles: bool, diagnosis: &Diagnosis, weak: usize, costs: Costs) -> Self {
         let (spread, longest_row) = (diagnosis.spread(), diagnosis.longest_row);
-        Self { symmetric, tiles, spread, longest_row, weak: diagnosis.weak_diagonal, costs }
+        Self { symmetric, tiles, spread, longest_row, weak, costs }
     }
+}
+
+/// Returns the number of scalar rows whose diagonal entry is weak, if `auto` may choose the preconditioner
+/// or match rows. Where no diagonal entry is zero, rows and columns are scaled first: entries of rows differ
+/// in size if their unknowns have different units, which matters to no incomplete factorisation. Collective.
+///
+/// # Errors
+/// Out of memory; a rank that has ended or failed.
+pub(crate) fn weak_rows<S: SolverSpace>(
+    space: &S,
+    local: &LocalProblem,
+    options: &Options,
+    diagnosis: &Diagnosis,
+) -> Result<usize> {
+    let weak = diagnosis.weak_diagonal;
+    let open = *options.precond_or_auto() == PrecondSpec::Auto && !has_whole_vectors(local, options);
+    if weak <= FEW_WEAK || diagnosis.missing_diagonal.count > 0 || !open {
+        return Ok(weak);
+    }
+    // An entry may overflow, on all ranks alike.
+    let Ok((_, scaled)) = space.equilibrate(local.terms) else { return Ok(weak) };
+    let mut own = [space.analyze(&scaled)?.weak_diagonal as f64];
+    local.comm.sum(&mut own)?;
+    Ok(own[0] as usize)
 }
 
 impl System {
@@ -111,7 +135,7 @@ pub(crate) fn has_whole_vectors(local: &LocalProblem, options: &Options) -> bool
 pub(crate) fn matching_choice(
     local: &LocalProblem,
     options: &Options,
-    diagnosis: &Diagnosis,
+    weak: usize,
     fallbacks: &[Attempt],
 ) -> Result<[Option<Event>; 2]> {
     let choice = options.matching.unwrap_or_default();
@@ -122,7 +146,6 @@ pub(crate) fn matching_choice(
              matching=auto or one rank"
         )));
     }
-    let weak = diagnosis.weak_diagonal;
     let have = if weak == 1 { "has" } else { "have" };
     let rows = format!("{} {have} a zero or small diagonal entry", plural(weak, "row"));
     let event = |why: &str| Some(Event::new(EventKind::Choice, None, format!("{why}: {rows}")));

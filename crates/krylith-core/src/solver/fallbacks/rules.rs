@@ -157,7 +157,7 @@ pub(super) const RULES: [Rule; 45] = [
     rule(|s| !s.symmetric && s.is_filled(), FILLED_ILDU, Bicgstab, 30, System::until_direct),
     rule(|s| !s.symmetric && s.is_direct_second(), DIRECT, Bicgstab, 30, usual),
     rule(|s| !s.symmetric && s.is_quick(), "jacobi", Gmres, 30, usual), // strong convection: BiCGSTAB fails
-    rule(System::is_coarsened, "amg", Bicgstab, 30, cycles), // symmetric, but CG failed: indefinite
+    rule(|s| !s.passes_by_cycles(), "amg", Bicgstab, 30, cycles), // symmetric, but CG failed: indefinite
     rule(|s| !s.symmetric && s.is_direct_on_gpu(), GPU_DIRECT, Bicgstab, 30, usual),
     rule(|s| !s.symmetric && s.is_direct_late() && !s.is_slow(), DIRECT, Bicgstab, 30, usual),
     rule(|s| !s.symmetric && s.is_direct_late() && s.is_slow(), FEW_DIRECT, Bicgstab, 30, usual),
@@ -215,10 +215,11 @@ pub(super) const AT_ONCE: Budget = Budget::of(150, 800.0);
 /// node 32 and 78 ms (10 and 170 iterations), reaction 64³ with three 23 and 36 ms, convection 128³ 43 and
 /// 127 ms.
 pub(super) const FEW_CYCLES: Budget = Budget::of(20, 100.0);
-/// Largest share of one-sided couplings at which it comes first: above, convection is strong, and cycles make
-/// no progress. The share is 0 for those systems, 0.33 for upwind convection on 30³ nodes with cell Péclet
-/// numbers 13, 6 and 3, and 1 with ten times these numbers.
-const ONE_SIDED: f64 = 0.2;
+/// Largest share of couplings that convection dominates at which algebraic multigrid suits a matrix that is
+/// not symmetric: above, convection is strong, and cycles make no progress. The share is 0 for those systems,
+/// 0.33 for upwind convection on 30³ nodes with cell Péclet numbers 13, 6 and 3, and 1 with ten times these
+/// numbers. It is 0.63 for a rotating flow with streamline diffusion.
+const CONVECTIVE: f64 = 0.2;
 /// Systems of fewer unknowns do not use algebraic multigrid.
 const NOT_COARSENED: usize = 1 << 12;
 /// A block row with more blocks than this is a hub of the graph. Hubs would make coarse levels dense. Jacobi
@@ -273,6 +274,9 @@ const COARSE_BY_JACOBI: [f64; 2] = [350.0, 100.0];
 /// trial.
 const UNKNOWN: f64 = 100.0;
 
+/// Largest number of iterations of BiCGSTAB before direct factors where convection is strong.
+const CONVECTION: f64 = 500.0;
+
 /// Iterations of a trial of incomplete factors before direct factors, and the largest share of their time
 /// that it may take.
 const TRIAL: (usize, f64) = (8, 0.35);
@@ -286,7 +290,7 @@ const PLANE: f64 = 30.0;
 /// of one iteration. Measured on one core: 100 to 210 and 1.5 to 3, for Stokes, Biot, Darcy and nearly
 /// incompressible systems of 20,000 to 110,000 unknowns (bench/runs/2026-11-29-cpu-bare). The first number is
 /// rather large, because direct factors do not fail.
-const SPLIT: [f64; 2] = [250.0, 2.0];
+pub(super) const SPLIT: [f64; 2] = [250.0, 2.0];
 
 /// The first of these numbers for three-field poroelasticity. Measured: 990 and 1,140 in 3-D with 30,000 and
 /// 127,000 unknowns.
@@ -336,8 +340,19 @@ impl System {
     /// systems that are too large for a start with Jacobi.
     fn is_large_for_bicgstab(&self) -> bool {
         let apart = self.symmetric || self.stages || self.tiles || self.has_weak_diagonal;
-        let strong = self.costs.one_sided > ONE_SIDED;
-        self.on_gpu && self.alone && !apart && !strong && self.is_coarsened() && self.unknowns > QUICK
+        let suits = self.is_coarsened() && !self.has_convection();
+        self.on_gpu && self.alone && !apart && suits && self.unknowns > QUICK
+    }
+
+    /// Returns true if the matrix is not symmetric and algebraic multigrid makes no progress.
+    fn has_convection(&self) -> bool {
+        self.costs.convective > CONVECTIVE
+    }
+
+    /// Returns true if direct factors follow iterations on a CPU without multigrid in between.
+    fn passes_by_cycles(&self) -> bool {
+        let known = self.costs.direct.is_finite() && self.has_direct() && !self.on_gpu;
+        !self.is_coarsened() || known && self.has_convection()
     }
 
     fn is_quick(&self) -> bool {
@@ -462,7 +477,8 @@ impl System {
         }
         let Costs { direct, iteration, .. } = self.costs;
         if !self.on_gpu && self.has_direct() && direct.is_finite() {
-            return BeforeDirect::by_time(direct, BISECTION * iteration, STALLED * iteration, self.symmetric);
+            let bisection = if self.costs.is_close { f64::INFINITY } else { BISECTION * iteration };
+            return BeforeDirect::by_time(direct, bisection, STALLED * iteration, self.symmetric);
         }
         let [least, most] = ITERATIONS_BEFORE;
         let all = TIMES_AS_LONG * self.direct_iterations(Bicgstab);
@@ -501,6 +517,10 @@ impl System {
         if self.is_direct_second() {
             let known = Some(self.direct_iterations(method)).filter(|i| i.is_finite());
             return Budget::until(known.unwrap_or(UNKNOWN));
+        }
+        if self.is_coarsened() && self.passes_by_cycles() {
+            let direct = self.direct_iterations(method).clamp(UNKNOWN, CONVECTION);
+            return Budget::until(direct);
         }
         if self.is_coarsened() && !self.is_large() {
             return Budget::until(COARSE[usize::from(method == Bicgstab && !self.stages)]);

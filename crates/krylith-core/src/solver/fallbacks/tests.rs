@@ -173,6 +173,17 @@ fn direct_factors_stand_by_their_cost() {
     assert_eq!(direct(n, 0.31, plain), (Some(2), Budget::until(120.0)), "too much fill");
     assert_eq!(direct(n, 0.3, cg), (Some(2), Budget::until(250.0)));
     assert_eq!(direct(1 << 19, 0.01, cg).0, Some(11), "the last resort");
+    // With strong convection multigrid makes no progress.
+    let budget = |seconds: f64| {
+        let costs =
+            Costs { direct: seconds, incomplete: 0.01, iteration: 1e-3, convective: 0.6, ..Costs::default() };
+        let all = of_diagonal(n, Seen { costs, ..plain });
+        let before = all.iter().take_while(|a| !matches!(a.precond, PrecondSpec::Lu(_)));
+        assert!(before.clone().all(|a| !matches!(a.precond, PrecondSpec::Amg(_))), "{seconds}");
+        all[0].budget
+    };
+    assert_eq!(budget(0.6), Budget::until(300.0), "half of the iterations of CG");
+    assert_eq!(budget(9.0), Budget::until(500.0));
     let unknown = of_diagonal(10_000, plain);
     assert_eq!(unknown.iter().position(|a| matches!(a.precond, PrecondSpec::Lu(_))), Some(1));
     // No other set-up is needed if Jacobi converges quickly.
@@ -244,7 +255,7 @@ fn a_gpu_begins_with_jacobi() {
     assert_eq!(names(10_000, cg)[..3], ["jacobi with cg", "amg with cg", "ildu with cg"]);
     assert_eq!(names(1 << 20, cg)[0], "amg with cg");
     assert_eq!(names(1 << 20, plain)[..2], ["amg with bicgstab", "ildu with bicgstab"]);
-    let strong = Seen { costs: Costs { one_sided: 0.9, ..Costs::default() }, ..plain };
+    let strong = Seen { costs: Costs { convective: 0.9, ..Costs::default() }, ..plain };
     assert_eq!(names(1 << 20, strong)[0], "ildu with bicgstab");
     assert_eq!(names(10_000, Seen { tiles: true, ..cg })[0], format!("{TILES} with cg"));
     assert_eq!(names(10_000, Seen { weak: 1, ..plain })[0], "ras with fgmres(30)");

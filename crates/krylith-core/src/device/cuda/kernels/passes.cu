@@ -303,10 +303,9 @@ judge_constants(const i64* __restrict__ row_ptr, const double* __restrict__ valu
 }
 
 // Counts couplings of unknowns in every `step`-th block row: counts[0] of them have an entry, and in
-// counts[1] the entry of one direction is below a tenth of that of the other. Both are counted by the row
-// that has the entry.
+// counts[1] convection dominates (solver/symmetric.rs). Both are counted by the row that has the entry.
 extern "C" __global__ void __launch_bounds__(THREADS)
-one_sided(const i64* __restrict__ row_ptr, const unsigned* __restrict__ col, const double* __restrict__ values, const int rows, const int step, u64* counts) {
+convective(const i64* __restrict__ row_ptr, const unsigned* __restrict__ col, const double* __restrict__ values, const int rows, const int step, u64* counts) {
     const int group = (int)((blockIdx.x * (i64)THREADS + threadIdx.x) / LANES), lane = threadIdx.x % LANES;
     const i64 i = (i64)group * step;
     u64 all = 0, one = 0;
@@ -323,10 +322,10 @@ one_sided(const i64* __restrict__ row_ptr, const unsigned* __restrict__ col, con
 #pragma unroll
             for (int e = 0; e < BLOCK * BLOCK; ++e) {
                 const int r = e / BLOCK, c = e % BLOCK;
-                const double here = fabs(values[p * BLOCK * BLOCK + e]), there = mirrored ? fabs(values[low * BLOCK * BLOCK + c * BLOCK + r]) : 0.0;
+                const double here = values[p * BLOCK * BLOCK + e], there = mirrored ? values[low * BLOCK * BLOCK + c * BLOCK + r] : 0.0;
                 if (here == 0.0 || (i == j && r == c)) continue;
                 ++all;
-                one += fmin(here, there) < 0.1 * fmax(here, there);
+                one += here * there < 0.0 || fmin(fabs(here), fabs(there)) < 0.1 * fmax(fabs(here), fabs(there));
             }
         }
     }
