@@ -30,6 +30,15 @@ typedef PetscOptionItems *KrylithOptionItems;
 typedef PetscOptionItems KrylithOptionItems;
 #endif
 
+/* PETSc that tells whether its arrays are in the memory of a GPU of CUDA. */
+#if defined(PETSC_HAVE_CUDA) && PETSC_VERSION_GE(3, 20, 0)
+  #define KRYLITH_PETSC_CUDA 1
+#endif
+
+/* Places of a solver besides the number of a GPU: the host or several GPUs, and what Krylith chooses. */
+#define KRYLITH_ELSEWHERE (-1)
+#define KRYLITH_ANYWHERE (-2)
+
 /* The largest block of Krylith. */
 #define KRYLITH_MAX_BLOCK 8
 /* The largest number of fields, and of options by prefix. */
@@ -56,10 +65,24 @@ typedef struct {
   const PetscScalar *values;
   /* The values, if they are a copy. */
   PetscScalar *copy;
+  /* The memory of the values; gpu is -1 for the host. On a GPU, the pattern is there, too. */
+  krylith_memory at;
+  const PetscInt *ia_there, *ja_there;
   /* The matrix whose arrays these are: the given one, or a conversion of it. */
   Mat mat;
   PetscBool converted, borrowed;
 } KrylithRows;
+
+/* The arrays of a vector to read and of one to write, both on the host or both on a GPU. */
+typedef struct {
+  Vec from, to;
+  const PetscScalar *given;
+  PetscScalar *found;
+  krylith_memory at;
+  /* Null for the host. */
+  const krylith_memory *memory;
+  PetscBool kept;
+} KrylithVectors;
 
 /* A field of a coupled system. */
 typedef struct {
@@ -98,11 +121,15 @@ typedef struct {
   /* The options of the solver as a text, and those of the system. */
   char *options, *nullspace, *near_nullspace, *names;
   PetscInt block;
+  /* The number of the GPU that the options name, or one of the places above. */
+  PetscInt place;
   PetscBool asks_fields;
   /* Criteria other than the residual, and convergence relative to the initial residual. */
   PetscBool other_criterion, relative_to_r0;
 
   krylith_solver *solver;
+  /* The GPU that the solver runs on, if its matrix was there; otherwise -1. */
+  int32_t gpu;
   /* The states of the matrices of the last set-up or update, and what is attached to them. */
   PetscInt64 state, attached;
   /* The matrix and the pattern of the last set-up. */
@@ -137,9 +164,16 @@ PETSC_INTERN PetscErrorCode KrylithMix(PetscInt64 *, const void *, size_t);
 PETSC_INTERN PetscErrorCode KrylithHasEntries(Mat, PetscBool *);
 PETSC_INTERN PetscErrorCode KrylithState(Mat, PetscInt64 *);
 PETSC_INTERN PetscErrorCode KrylithPatternState(Mat, PetscInt64 *);
-PETSC_INTERN PetscErrorCode KrylithRowsGet(Mat, PetscInt block, KrylithRows *);
+PETSC_INTERN PetscErrorCode KrylithRowsGet(Mat, PetscInt block, const krylith_memory *, KrylithRows *);
 PETSC_INTERN PetscErrorCode KrylithRowsRestore(KrylithRows *);
 PETSC_INTERN PetscErrorCode KrylithRowsHash(const KrylithRows *, PetscInt64 *);
+
+/* memory.c */
+PETSC_INTERN PetscErrorCode KrylithMemoryOf(const KrylithFollower *, Mat, krylith_memory *);
+PETSC_INTERN PetscErrorCode KrylithRowsThere(Mat, const krylith_memory *, KrylithRows *);
+PETSC_INTERN PetscErrorCode KrylithVectorsGet(const KrylithFollower *, Vec, Vec, PetscBool kept,
+                                              KrylithVectors *);
+PETSC_INTERN PetscErrorCode KrylithVectorsRestore(KrylithVectors *);
 
 /* convert.c */
 PETSC_INTERN PetscErrorCode KrylithConvert(Mat, Mat *);
@@ -169,7 +203,7 @@ PETSC_INTERN PetscErrorCode KrylithView(KrylithFollower *, PetscViewer);
 /* relay.c */
 PETSC_INTERN int32_t KrylithRelayCall(KrylithRelay, int32_t (*)(void *), void *);
 PETSC_INTERN krylith_status KrylithSolve(KrylithFollower *, PetscBool callbacks, PetscBool transposed,
-                                         const PetscScalar *b, PetscScalar *x);
+                                         const PetscScalar *b, PetscScalar *x, const krylith_memory *);
 
 PETSC_INTERN PetscErrorCode PCCreate_Krylith(PC);
 PETSC_INTERN PetscErrorCode KSPCreate_Krylith(KSP);

@@ -165,8 +165,7 @@ static PetscErrorCode KSPSolve_Krylith(KSP ksp) {
                        0.0};
   const PetscBool watched = progress.test || ksp->numbermonitors > 0 ? PETSC_TRUE : PETSC_FALSE;
   PetscReal norm;
-  const PetscScalar *given;
-  PetscScalar *found;
+  KrylithVectors v;
   krylith_status status;
 
   PetscFunctionBegin;
@@ -185,12 +184,10 @@ static PetscErrorCode KSPSolve_Krylith(KSP ksp) {
     PetscCall(VecSet(x, 0.0));
   PetscCall(scale_of(ksp, b, x, norm, &progress.scale));
   KrylithCall(krylith_solver_set_monitor(f->solver, watched ? monitor : NULL, &progress));
-  PetscCall(VecGetArrayRead(b, &given));
-  PetscCall(VecGetArray(x, &found));
-  status =
-      KrylithSolve(f, watched || f->map ? PETSC_TRUE : PETSC_FALSE, ksp->transpose_solve, given, found);
-  PetscCall(VecRestoreArray(x, &found));
-  PetscCall(VecRestoreArrayRead(b, &given));
+  PetscCall(KrylithVectorsGet(f, b, x, PETSC_TRUE, &v));
+  status = KrylithSolve(f, watched || f->map ? PETSC_TRUE : PETSC_FALSE, ksp->transpose_solve, v.given,
+                        v.found, v.memory);
+  PetscCall(KrylithVectorsRestore(&v));
   PetscCall(progress.failed);
   if (status == KRYLITH_CALLBACK) {
     PetscCheck(!f->on_gpu, PETSC_COMM_SELF, PETSC_ERR_SUP,
@@ -249,7 +246,7 @@ static PetscErrorCode KSPMatSolve_Krylith(KSP ksp, Mat B, Mat X) {
   if (ksp->transpose_solve || f->map) {
     for (PetscInt k = 0; k < columns; k++) {
       KrylithCall(KrylithSolve(f, f->map ? PETSC_TRUE : PETSC_FALSE, ksp->transpose_solve,
-                               given + (size_t)k * n, found + (size_t)k * n));
+                               given + (size_t)k * n, found + (size_t)k * n, NULL));
       solutions[k] = f->solution;
     }
   } else

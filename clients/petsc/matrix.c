@@ -124,8 +124,9 @@ static void transposed(const PetscScalar *from, PetscScalar *to, PetscInt b) {
       to[i * b + j] = from[j * b + i];
 }
 
-/* Gives the arrays of a sequential matrix, or of its blocks; `pattern` false gives the values alone. */
-static PetscErrorCode sequential(Mat mat, PetscInt b, KrylithRows *rows) {
+/* Gives the arrays of a sequential matrix, or of its blocks. Values of AIJ are in the memory `at`; null is the
+ * host. */
+static PetscErrorCode sequential(Mat mat, PetscInt b, const krylith_memory *at, KrylithRows *rows) {
   const PetscBool aij = begins(mat, "seqaij");
   PetscInt n;
   PetscBool done;
@@ -141,7 +142,10 @@ static PetscErrorCode sequential(Mat mat, PetscInt b, KrylithRows *rows) {
   rows->rows = n;
   rows->entries = rows->ia[n];
   if (aij) {
-    PetscCall(MatSeqAIJGetArrayRead(mat, &rows->values));
+    if (at && at->gpu >= 0)
+      PetscCall(KrylithRowsThere(mat, at, rows));
+    else
+      PetscCall(MatSeqAIJGetArrayRead(mat, &rows->values));
     PetscFunctionReturn(PETSC_SUCCESS);
   }
   PetscCall(MatSeqBAIJGetArray(mat, &blocks));
@@ -229,8 +233,8 @@ static PetscErrorCode merged(Mat mat, PetscInt b, KrylithRows *rows) {
   first /= b;
   for (int k = 0; k < 2; k++) {
     PetscCall(PetscMemzero(&own[k], sizeof(own[k])));
-    own[k].mat = part[k], own[k].block = b;
-    PetscCall(sequential(part[k], b, &own[k]));
+    own[k].mat = part[k], own[k].block = b, own[k].at.gpu = -1;
+    PetscCall(sequential(part[k], b, NULL, &own[k]));
     entries += own[k].entries;
   }
   const PetscInt64 n = own[0].rows;
@@ -298,8 +302,9 @@ static PetscErrorCode one_by_one(Mat mat, KrylithRows *rows) {
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Gives the rows of this process. `block` is the block size that the user asks for, or 0. */
-PetscErrorCode KrylithRowsGet(Mat mat, PetscInt block, KrylithRows *rows) {
+/* Gives the rows of this process. `block` is the block size that the user asks for, or 0. Values of AIJ are
+ * in the memory `at`; null is the host. */
+PetscErrorCode KrylithRowsGet(Mat mat, PetscInt block, const krylith_memory *at, KrylithRows *rows) {
   PetscInt b, columns;
   PetscBool fits;
 
@@ -309,13 +314,14 @@ PetscErrorCode KrylithRowsGet(Mat mat, PetscInt block, KrylithRows *rows) {
   PetscCall(MatGetSize(mat, NULL, &columns));
   fits = b == 1 || (b <= KRYLITH_MAX_BLOCK && (block == 0 || block == b)) ? PETSC_TRUE : PETSC_FALSE;
   rows->mat = mat;
+  rows->at.gpu = -1;
   rows->block = begins(mat, "seqbaij") || begins(mat, "seqsbaij") || begins(mat, "mpibaij") ? b : 1;
   if (begins(mat, "seqaij"))
-    PetscCall(sequential(mat, 1, rows));
+    PetscCall(sequential(mat, 1, at, rows));
   else if (begins(mat, "mpiaij"))
     PetscCall(merged(mat, 1, rows));
   else if (fits && begins(mat, "seqbaij"))
-    PetscCall(sequential(mat, b, rows));
+    PetscCall(sequential(mat, b, NULL, rows));
   else if (fits && begins(mat, "seqsbaij"))
     PetscCall(symmetric(mat, b, rows));
   else if (fits && begins(mat, "mpibaij"))
@@ -326,7 +332,7 @@ PetscErrorCode KrylithRowsGet(Mat mat, PetscInt block, KrylithRows *rows) {
     Mat converted;
 
     PetscCall(KrylithConvert(mat, &converted));
-    PetscCall(KrylithRowsGet(converted, block, rows));
+    PetscCall(KrylithRowsGet(converted, block, NULL, rows));
     rows->converted = PETSC_TRUE;
   }
   rows->columns = columns / rows->block;
@@ -340,7 +346,7 @@ PetscErrorCode KrylithRowsRestore(KrylithRows *rows) {
   PetscFunctionBegin;
   if (rows->borrowed) {
     const PetscBool aij = begins(rows->mat, "seqaij");
-    if (aij)
+    if (aij && rows->at.gpu < 0)
       PetscCall(MatSeqAIJRestoreArrayRead(rows->mat, &rows->values));
     PetscCall(MatRestoreRowIJ(rows->mat, 0, PETSC_FALSE, aij ? PETSC_FALSE : PETSC_TRUE, &n, &rows->ia,
                               &rows->ja, &done));

@@ -18,6 +18,7 @@ PetscErrorCode KrylithOptionsDestroy(KrylithFollower *f) {
   PetscCall(PetscFree(f->near_nullspace));
   PetscCall(PetscFree(f->names));
   f->block = 0;
+  f->place = KRYLITH_ANYWHERE;
   f->asks_fields = f->other_criterion = f->relative_to_r0 = PETSC_FALSE;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -49,6 +50,21 @@ static const char *flag_of(const char value[]) {
   if (!strcmp(value, "0") || !strcmp(value, "no") || !strcmp(value, "off"))
     return "false";
   return NULL;
+}
+
+/* Returns the place that the option `device` names: the number of one GPU, or another place. */
+static PetscInt place_of(const char device[]) {
+  char *end;
+  long number;
+
+  if (!strcmp(device, "auto"))
+    return KRYLITH_ANYWHERE;
+  if (!strcmp(device, "cuda"))
+    return 0;
+  if (strncmp(device, "cuda:", 5))
+    return KRYLITH_ELSEWHERE;
+  number = strtol(device + 5, &end, 10);
+  return *end || end == device + 5 ? KRYLITH_ELSEWHERE : (PetscInt)number;
 }
 
 /* Reads one option. Those of the solver are added to `text`. */
@@ -107,10 +123,14 @@ static PetscErrorCode take(KrylithFollower *f, const char name[], const char sai
     f->asks_fields = PETSC_TRUE;
   if (!strcmp(name, "criterion") && strcmp(value, "residual"))
     f->other_criterion = PETSC_TRUE;
+  if (!strcmp(name, "device"))
+    f->place = place_of(value);
   if (!strcmp(name, "relative_to") && !strcmp(value, "r0"))
     f->relative_to_r0 = PETSC_TRUE;
-  PetscCall(PetscStrlcat(text, pair, room));
-  PetscCall(PetscStrlcat(text, " ", room));
+  if (strcmp(pair, "device=auto")) { /* the default, to which a matrix on a GPU adds its place */
+    PetscCall(PetscStrlcat(text, pair, room));
+    PetscCall(PetscStrlcat(text, " ", room));
+  }
   PetscCall(PetscFree(pair));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -131,6 +151,7 @@ PetscErrorCode KrylithOptionsGet(KrylithFollower *f) {
   PetscCall(PetscCalloc1(room, &text));
   f->options = f->nullspace = f->near_nullspace = f->names = NULL;
   f->block = 0;
+  f->place = KRYLITH_ANYWHERE;
   f->asks_fields = f->other_criterion = f->relative_to_r0 = PETSC_FALSE;
   for (at = strstr(all, start); at; at = strstr(at + 1, start)) {
     const char *value;

@@ -7,30 +7,37 @@ static PetscErrorCode PCSetUp_Krylith(PC pc) {
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
-/* Computes y = P⁻¹ x, or y = P⁻ᵀ x. */
-static PetscErrorCode apply(PC pc, PetscBool transposed, const PetscScalar *x, PetscScalar *y) {
+/* Sets up if the solver was forgotten, or told more, since PETSc's set-up. */
+static PetscErrorCode ready(PC pc) {
   KrylithFollower *f = (KrylithFollower *)pc->data;
 
   PetscFunctionBegin;
   if (!f->solver || !f->state)
-    PetscCall(KrylithFollow(f, pc)); /* forgotten, or told more, since PETSc's set-up */
+    PetscCall(KrylithFollow(f, pc));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
+/* Computes y = P⁻¹ x, or y = P⁻ᵀ x. */
+static PetscErrorCode apply(PC pc, PetscBool transposed, const PetscScalar *x, PetscScalar *y,
+                            const krylith_memory *at) {
+  KrylithFollower *f = (KrylithFollower *)pc->data;
+
+  PetscFunctionBegin;
   if (transposed)
-    KrylithCall(krylith_solver_precondition_transposed(f->solver, x, y, NULL));
+    KrylithCall(krylith_solver_precondition_transposed(f->solver, x, y, at));
   else
-    KrylithCall(krylith_solver_precondition(f->solver, x, y, NULL));
+    KrylithCall(krylith_solver_precondition(f->solver, x, y, at));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
 static PetscErrorCode apply_vec(PC pc, PetscBool transposed, Vec x, Vec y) {
-  const PetscScalar *given;
-  PetscScalar *found;
+  KrylithVectors v;
 
   PetscFunctionBegin;
-  PetscCall(VecGetArrayRead(x, &given));
-  PetscCall(VecGetArray(y, &found)); /* not ...Write, which copies nothing to a VecNest */
-  PetscCall(apply(pc, transposed, given, found));
-  PetscCall(VecRestoreArray(y, &found));
-  PetscCall(VecRestoreArrayRead(x, &given));
+  PetscCall(ready(pc));
+  PetscCall(KrylithVectorsGet((KrylithFollower *)pc->data, x, y, PETSC_FALSE, &v));
+  PetscCall(apply(pc, transposed, v.given, v.found, v.memory));
+  PetscCall(KrylithVectorsRestore(&v));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
@@ -52,13 +59,14 @@ static PetscErrorCode apply_mat(PC pc, PetscBool transposed, Mat X, Mat Y) {
   PetscInt columns, ldx, ldy;
 
   PetscFunctionBegin;
+  PetscCall(ready(pc));
   PetscCall(MatGetSize(X, NULL, &columns));
   PetscCall(MatDenseGetLDA(X, &ldx));
   PetscCall(MatDenseGetLDA(Y, &ldy));
   PetscCall(MatDenseGetArrayRead(X, &given));
   PetscCall(MatDenseGetArrayWrite(Y, &found));
   for (PetscInt k = 0; k < columns; k++)
-    PetscCall(apply(pc, transposed, given + (size_t)k * ldx, found + (size_t)k * ldy));
+    PetscCall(apply(pc, transposed, given + (size_t)k * ldx, found + (size_t)k * ldy, NULL));
   PetscCall(MatDenseRestoreArrayWrite(Y, &found));
   PetscCall(MatDenseRestoreArrayRead(X, &given));
   PetscFunctionReturn(PETSC_SUCCESS);

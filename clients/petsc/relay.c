@@ -19,20 +19,21 @@ struct KrylithRelay_ {
   PetscBool transposed;
   const PetscScalar *b;
   PetscScalar *x;
+  const krylith_memory *at;
   krylith_status status;
   char words[2048];
 };
 
-static krylith_status solve(KrylithFollower *f, PetscBool transposed, const PetscScalar *b,
-                            PetscScalar *x) {
-  return transposed ? krylith_solver_solve_transposed(f->solver, b, x, NULL, &f->solution)
-                    : krylith_solver_solve(f->solver, b, x, NULL, &f->solution);
+static krylith_status solve(KrylithFollower *f, PetscBool transposed, const PetscScalar *b, PetscScalar *x,
+                            const krylith_memory *at) {
+  return transposed ? krylith_solver_solve_transposed(f->solver, b, x, at, &f->solution)
+                    : krylith_solver_solve(f->solver, b, x, at, &f->solution);
 }
 
 static void *run(void *given) {
   KrylithRelay relay = (KrylithRelay)given;
 
-  relay->status = solve(relay->follower, relay->transposed, relay->b, relay->x);
+  relay->status = solve(relay->follower, relay->transposed, relay->b, relay->x, relay->at);
   if (relay->status != KRYLITH_OK) /* each thread has its own text */
     (void)snprintf(relay->words, sizeof(relay->words), "%s", krylith_last_error());
   pthread_mutex_lock(&relay->lock);
@@ -59,14 +60,16 @@ int32_t KrylithRelayCall(KrylithRelay relay, int32_t (*work)(void *), void *data
   return answer;
 }
 
-/* Solves A x = b, or Aᵀ x = b; with callbacks, these run on this thread. */
+/* Solves A x = b, or Aᵀ x = b, with arrays on the host if `at` is null; with callbacks, these run on this
+ * thread. */
 krylith_status KrylithSolve(KrylithFollower *f, PetscBool callbacks, PetscBool transposed,
-                            const PetscScalar *b, PetscScalar *x) {
-  struct KrylithRelay_ relay = {.state = IDLE, .follower = f, .transposed = transposed, .b = b, .x = x};
+                            const PetscScalar *b, PetscScalar *x, const krylith_memory *at) {
+  struct KrylithRelay_ relay = {
+      .state = IDLE, .follower = f, .transposed = transposed, .b = b, .x = x, .at = at};
   pthread_t thread;
 
   if (!callbacks)
-    return solve(f, transposed, b, x);
+    return solve(f, transposed, b, x, at);
   pthread_mutex_init(&relay.lock, NULL);
   pthread_cond_init(&relay.changed, NULL);
   f->relay = &relay;

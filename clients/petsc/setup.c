@@ -38,6 +38,7 @@ PetscErrorCode KrylithForget(KrylithFollower *f) {
   PetscFunctionBegin;
   krylith_solver_free(f->solver);
   f->solver = NULL;
+  f->gpu = -1;
   f->state = f->attached = f->of_pattern = f->pattern = f->described = 0;
   PetscCall(VecDestroy(&f->map_x));
   PetscCall(VecDestroy(&f->map_y));
@@ -88,6 +89,8 @@ PetscErrorCode KrylithFollowerCreate(PetscObject owner, PetscBool of_ksp, Krylit
   PetscCall(PetscNew(f));
   (*f)->owner = owner;
   (*f)->of_ksp = of_ksp;
+  (*f)->gpu = -1;
+  (*f)->place = KRYLITH_ANYWHERE;
   PetscCall(PetscStrallocpy("", &(*f)->options));
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -226,6 +229,9 @@ static PetscErrorCode problem_of(KrylithFollower *f, MPI_Comm comm, const Krylit
     else
       status =
           krylith_problem_csr64(rows->rows, rows->entries, ptr, col, rows->values, block, NULL, problem);
+  } else if (rows->at.gpu >= 0) {
+    status = krylith_problem_csr(rows->rows, rows->entries, rows->ia_there, rows->ja_there, rows->values,
+                                 block, &rows->at, problem);
   } else {
     if (b > 1)
       status = krylith_problem_bsr(b, rows->rows, rows->entries, rows->ia, rows->ja, rows->values, NULL,
@@ -280,7 +286,7 @@ static PetscErrorCode named_blocks(KrylithFollower *f, Mat matrix, Mat mat, cons
     if (!blocks[k][k])
       continue;
     PetscCall(PetscSNPrintf(name, sizeof(name), "P_%s", s->field[k].name));
-    PetscCall(KrylithRowsGet(blocks[k][k], 1, &rows));
+    PetscCall(KrylithRowsGet(blocks[k][k], 1, NULL, &rows));
     if (hash)
       PetscCall(KrylithRowsHash(&rows, hash));
     else
@@ -317,13 +323,30 @@ static PetscErrorCode check_ranks(KrylithFollower *f, Mat matrix, PetscBool maps
   PetscFunctionReturn(PETSC_SUCCESS);
 }
 
+/* Returns the options of the solver; a matrix on a GPU is solved there, unless they say otherwise. */
+static PetscErrorCode options_there(const KrylithFollower *f, const KrylithRows *rows, char **text) {
+  size_t room;
+  char device[64] = {0};
+
+  PetscFunctionBegin;
+  if (rows->at.gpu >= 0 && f->place == KRYLITH_ANYWHERE)
+    PetscCall(PetscSNPrintf(device, sizeof(device), " device=cuda:%d", (int)rows->at.gpu));
+  PetscCall(PetscStrlen(f->options, &room));
+  room += sizeof(device);
+  PetscCall(PetscMalloc1(room, text));
+  PetscCall(PetscStrncpy(*text, f->options, room));
+  PetscCall(PetscStrlcat(*text, device, room));
+  PetscFunctionReturn(PETSC_SUCCESS);
+}
+
 /* Makes a new solver. */
 static PetscErrorCode set_up(KrylithFollower *f, Mat amat, Mat mat, Mat matrix, PetscBool maps,
                              const KrylithRows *rows, const KrylithSystem *s) {
   MPI_Comm comm = PetscObjectComm((PetscObject)matrix);
   krylith_problem *problem = NULL;
   PetscErrorCode ierr;
-  krylith_status status;
+  krylith_status status = KRYLITH_OK;
+  char *options = NULL;
 
   PetscFunctionBegin;
   PetscCall(KrylithForget(f)); /* frees the memory of the last one */
@@ -336,11 +359,16 @@ static PetscErrorCode set_up(KrylithFollower *f, Mat amat, Mat mat, Mat matrix, 
   if (ierr)
     krylith_problem_free(problem);
   PetscCall(ierr);
-  status = krylith_solver_new(problem, f->options, &f->solver);
+  ierr = options_there(f, rows, &options);
+  if (!ierr)
+    status = krylith_solver_new(problem, options, &f->solver);
   krylith_problem_free(problem);
+  PetscCall(ierr);
+  PetscCall(PetscFree(options));
   PetscCall(check_finite(f, status));
   if (!f->finite)
     PetscFunctionReturn(PETSC_SUCCESS);
+  f->gpu = rows->at.gpu;
   f->set_ups++;
   if (maps)
     PetscCall(set_map(f, amat));
@@ -356,7 +384,7 @@ static PetscErrorCode update(KrylithFollower *f, PetscBool keep, Mat mat, Mat ma
   KrylithCall(krylith_solver_set_refresh(f->solver, keep ? "keep" : "refresh"));
   PetscCall(
       check_finite(f, krylith_solver_update_values(f->solver, 0, rows->entries * rows->block * rows->block,
-                                                   rows->values, NULL)));
+                                                   rows->values, &rows->at)));
   f->updates++;
   PetscFunctionReturn(PETSC_SUCCESS);
 }
@@ -377,6 +405,7 @@ static PetscErrorCode follow(KrylithFollower *f, PC pc) {
   PetscInt64 state = 0, attached, of_pattern, pattern = 0, described = 0;
   int differs, any;
   DM dm = pc->dm;
+  krylith_memory at;
   KrylithRows rows;
   KrylithSystem system;
 
@@ -415,7 +444,10 @@ static PetscErrorCode follow(KrylithFollower *f, PC pc) {
              "KSPSetOperators",
              ((PetscObject)matrix)->type_name);
 
-  PetscCall(KrylithRowsGet(matrix, f->block, &rows));
+  at.gpu = -1;
+  if (!maps) /* which multiply on the host */
+    PetscCall(KrylithMemoryOf(f, matrix, &at));
+  PetscCall(KrylithRowsGet(matrix, f->block, &at, &rows));
   PetscCall(KrylithPatternState(matrix, &of_pattern));
   PetscCall(PetscObjectTypeCompare((PetscObject)mat, MATNEST, &nest));
   if (of_pattern && of_pattern == f->of_pattern)
@@ -423,6 +455,7 @@ static PetscErrorCode follow(KrylithFollower *f, PC pc) {
   else
     PetscCall(KrylithRowsHash(&rows, &pattern));
   differs = !f->solver || attached != f->attached || pattern != f->pattern || nest;
+  differs = differs || rows.at.gpu != f->gpu;
   PetscCallMPI(MPI_Allreduce(&differs, &any, 1, MPI_INT, MPI_MAX, PetscObjectComm((PetscObject)matrix)));
   if (any) {
     PetscCall(KrylithDescribe(f, amat, matrix, dm, &system));
@@ -433,7 +466,7 @@ static PetscErrorCode follow(KrylithFollower *f, PC pc) {
     described = f->described;
   }
   differs = !f->solver || pattern != f->pattern || described != f->described;
-  differs = differs || f->map != (maps ? amat : NULL);
+  differs = differs || f->map != (maps ? amat : NULL) || rows.at.gpu != f->gpu;
   PetscCallMPI(MPI_Allreduce(&differs, &any, 1, MPI_INT, MPI_MAX, PetscObjectComm((PetscObject)matrix)));
   if (any)
     PetscCall(set_up(f, amat, mat, matrix, maps, &rows, &system));

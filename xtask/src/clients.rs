@@ -114,6 +114,7 @@ fn petsc() -> Result<String, String> {
     command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=append"]);
     command.args([
         "tests/test_petsc.py",
+        "tests/test_petsc_memory.py",
         "tests/test_petsc_options.py",
         "tests/test_petsc_ranks.py",
         "tests/test_petsc_builds.py",

@@ -397,6 +397,26 @@ static void operators_without_entries(void) {
   OK(MatDestroy(&S)), OK(MatDestroy(&A));
 }
 
+/* Rows of several ranks gather on one of them, if the option says so. */
+static void ranks_that_share_a_device(void) {
+  Mat A = grid_matrix(MATAIJ, 12, 2, 0.2);
+
+  refused(A, NULL, "-ksp_type krylith -krylith_ranks_per_gpu 0", "from 1 to");
+  for (int share = 1; share <= 2; share++) {
+    KSP ksp = new_ksp(A, NULL,
+                      share == 1 ? "-ksp_type krylith -krylith_device cpu -krylith_ranks_per_gpu 1"
+                                 : "-ksp_type krylith -krylith_device cpu -krylith_ranks_per_gpu 2");
+    solves(ksp, 0);
+    solves(ksp, 1);
+    if (share > 1 && ranks() > 1)
+      EXPECT(says(ksp, "gather on rank"));
+    OK(MatScale(A, 2.0));
+    solves(ksp, 0);
+    destroy(ksp, NULL, NULL);
+  }
+  OK(MatDestroy(&A));
+}
+
 int main(int argc, char **argv) {
   PETSC_MPI_THREAD_REQUIRED = MPI_THREAD_SERIALIZED; /* for matrices on several ranks */
   OK(PetscInitialize(&argc, &argv, NULL, NULL));
@@ -412,6 +432,7 @@ int main(int argc, char **argv) {
   fields_of_petsc();
   grid_of_a_dm();
   operators_without_entries();
+  ranks_that_share_a_device();
   OK(PetscPrintf(PETSC_COMM_WORLD, "krylith in PETSc: all tests passed on %d ranks\n", ranks()));
   OK(PetscFinalize());
   return EXIT_SUCCESS;

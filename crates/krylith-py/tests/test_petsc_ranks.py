@@ -233,6 +233,54 @@ def test_programs_of_the_document(count, tmp_path):
     mpirun("\n".join(["import mpi4py.MPI", *programs]), count, tmp_path, before="")
 
 
+def test_ranks_share_a_device(tmp_path):
+    """Without GPUs, the option says how many ranks gather."""
+    said = mpirun(
+        """
+        from scipy.sparse.linalg import spsolve
+        exact, exact_t = spsolve(S.tocsc(), right), spsolve(S.T.tocsc(), right)
+        options = PETSc.Options()
+        options["krylith_device"] = "cpu"
+        for share in ("1", "2", "auto"):
+            options["krylith_ranks_per_gpu"] = share
+            A = spread(S, "aij")
+            for inside in (False, True)[: 2 if share == "2" else 1]:
+                context = krylith.petsc.PC(precond="ildu") if inside else krylith.petsc.KSP()
+                ksp = PETSc.KSP().create(comm)
+                ksp.setOperators(A)
+                ksp.setTolerances(rtol=1e-10)
+                ksp.setType("fgmres" if inside else "python")
+                if inside:
+                    ksp.getPC().setType("python")
+                (ksp.getPC() if inside else ksp).setPythonContext(context)
+                ksp.setFromOptions()
+                x, own = solved(ksp, right)
+                assert ksp.reason > 0 and np.abs(x - exact[own]).max() < 1e-6 * np.abs(exact).max(), (share, inside)
+                A.scale(2.0)
+                x, own = solved(ksp, right)
+                assert ksp.reason > 0 and np.abs(2 * x - exact[own]).max() < 1e-6 * np.abs(exact).max(), (share, inside)
+                A.scale(0.5)
+                assert (context.set_ups, context.updates) == (1, 1)
+                if not inside:
+                    PETSc.Sys.Print(share, "gather on rank" in str(context.solution))
+                    x, own = solved(ksp, right, transpose=True)
+                    assert np.abs(x - exact_t[own]).max() < 1e-6 * np.abs(exact_t).max(), share
+        options["krylith_ranks_per_gpu"] = "0"
+        try:
+            ksp.setFromOptions()
+            ksp.setUp()
+            solved(ksp, right)
+        except PETSc.Error:
+            PETSc.Sys.Print("refused")
+        except krylith.Error as error:
+            PETSc.Sys.Print("refused")
+        """,
+        2,
+        tmp_path,
+    )
+    assert said.split() == ["1", "False", "2", "True", "auto", "False", "refused"]
+
+
 def test_new_values_of_one_rank_are_taken_by_all(tmp_path):
     said = mpirun(
         """

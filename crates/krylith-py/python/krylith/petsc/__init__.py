@@ -34,6 +34,7 @@ from krylith._errors import InvalidInput
 from krylith._report import log
 from krylith._solution import Solution
 from krylith._solver import Solver
+from krylith.petsc._memory import vectors
 from krylith.petsc._options import has_monitors
 from krylith.petsc._setup import Follower
 
@@ -85,8 +86,9 @@ class PC(Follower):
             self._solver(pc)._apply(True, Form.PLAIN, given[:, k], found[:, k])
 
     def _apply(self, pc: Any, x: Any, y: Any, form: Form) -> None:
-        given, found = x.getArray(readonly=True), y.getArray()
-        self._solver(pc)._apply(True, form, given, found)
+        solver = self._solver(pc)
+        with vectors(self._gpu, x, y, kept=False) as (given, found):
+            solver._apply(True, form, given, found)
 
     def _solver(self, pc: Any) -> Solver:
         if self.solver is None:  # forgotten since PETSc's set-up
@@ -165,9 +167,12 @@ class KSP(Follower):
         scale = self._scale(ksp, b, x, guess, form, norm)
         test = ksp.getConvergenceTest()
         progress = _Progress(ksp, scale, test) if test or self._monitored or ksp.getMonitor() else None
-        given, found = b.getArray(readonly=True), x.getArray()
         limits = (0.0 if test else rtol, 0.0 if test or atol <= _NO_ATOL else atol, most)
-        solution = solver._one(given, found if guess else None, (*limits, progress, form), found)
+        there = self._gpu is not None
+        if there and not guess:
+            x.set(0.0)  # on the GPU, as the initial guess
+        with vectors(self._gpu, b, x, kept=True) as (given, found):
+            solution = solver._one(given, found if guess or there else None, (*limits, progress, form), found)
         del given, found  # gives the arrays back to PETSc
         self._tell(ksp, solution, norm, progress, scale)
 

@@ -19,9 +19,9 @@ import numpy as np
 from petsc4py import PETSc
 
 from krylith._errors import InvalidInput
+from krylith.petsc import _memory
+from krylith.petsc._library import INDEX, SCALAR, check, functions
 
-#: The types of PETSc's numbers and indices.
-SCALAR, INDEX = np.dtype(PETSc.ScalarType), np.dtype(PETSc.IntType)
 _Index = ctypes.c_int64 if INDEX.itemsize == 8 else ctypes.c_int32
 
 #: Types of matrices without entries, which only multiply.
@@ -35,16 +35,7 @@ _FUNCTIONS = (
 )  # fmt: skip
 
 
-def _functions() -> dict[str, Any]:
-    """Return the functions of PETSc's library, or none if it does not have them all."""
-    try:
-        library = ctypes.CDLL(PETSc.__file__)  # names are looked up in the libraries that it needs, too
-        return {name: getattr(library, name) for name in _FUNCTIONS}
-    except (OSError, AttributeError):
-        return {}
-
-
-C = _functions()
+C = functions(_FUNCTIONS)
 
 
 @dataclass
@@ -52,10 +43,11 @@ class Matrix:
     """Arrays of a CSR or BSR matrix, named as in SciPy, whose constructors take long for small matrices."""
 
     shape: tuple[int, int]
-    indptr: np.ndarray
-    indices: np.ndarray
+    #: Arrays of NumPy, or all three in the memory of a GPU.
+    indptr: Any
+    indices: Any
     #: Numbers of shape (entries,), or (blocks, b, b).
-    data: np.ndarray
+    data: Any
 
     ndim: ClassVar[int] = 2
 
@@ -92,7 +84,7 @@ class Rows(NamedTuple):
     #: The matrix of the own rows, in CSR or BSR.
     matrix: Any
     #: Returns later values of a matrix of the same pattern, in the order of `matrix.data`; None if unknown.
-    values: Callable[[Any], np.ndarray] | None
+    values: Callable[[Any], Any] | None
 
 
 def has_entries(mat: Any) -> bool:
@@ -130,15 +122,15 @@ def pattern_of(mat: Any) -> tuple[int | None, ...] | None:
     if not C or kind in ("nest", "is"):
         return None
     state = ctypes.c_int64()
-    _check(C["MatGetNonzeroState"](ctypes.c_void_p(mat.handle), ctypes.byref(state)))
+    check(C["MatGetNonzeroState"](ctypes.c_void_p(mat.handle), ctypes.byref(state)))
     if not kind.startswith(("seqaij", "seqbaij", "seqsbaij")):
         return (state.value,)
     count, row_ptr, col = _addresses(mat, in_blocks=not kind.startswith("seqaij"))
     return state.value, count, row_ptr, col
 
 
-def rows_of(mat: Any) -> Rows:
-    """Return the rows of this process, with all their columns.
+def rows_of(mat: Any, at: _memory.Memory | None = None) -> Rows:
+    """Return the rows of this process, with all their columns, in the memory of a GPU or on the host.
 
     The index arrays of sequential AIJ, BAIJ and SBAIJ matrices are those of PETSc. The matrix must stay alive and keep
     its pattern while they are used.
@@ -146,6 +138,8 @@ def rows_of(mat: Any) -> Rows:
     if SCALAR not in (np.dtype(np.float64), np.dtype(np.complex128)):
         raise InvalidInput(f"this PETSc has scalars of type {SCALAR}; Krylith needs one that is configured with double precision")
     kind = mat.getType()
+    if C and at is not None:
+        return _of_aij_there(mat, at)
     if C and kind.startswith("seqaij"):
         return _of_aij(mat)
     if C and kind.startswith("seqbaij"):
@@ -211,6 +205,18 @@ def _of_aij(mat: Any) -> Rows:
     return Rows(Matrix(mat.getSize(), row_ptr, col, values(mat)), values)
 
 
+def _of_aij_there(mat: Any, at: _memory.Memory) -> Rows:
+    pattern = _pattern(mat, in_blocks=False)  # on the host, which has it, too
+    count, entries = (len(one) for one in pattern)
+    *places, data = _memory.arrays_of(mat, count - 1, entries, at)
+    row_ptr, col = (_memory.Numbers(place, len(one), INDEX, at, one) for place, one in zip(places, pattern))
+
+    def values(mat: Any) -> _memory.Numbers:
+        return _memory.arrays_of(mat, count - 1, entries, at)[2]
+
+    return Rows(Matrix(mat.getSize(), row_ptr, col, data), values)
+
+
 def _of_baij(mat: Any) -> Rows:
     (row_ptr, col), block = _pattern(mat, in_blocks=True), mat.getBlockSize()
 
@@ -256,9 +262,9 @@ def _addresses(mat: Any, *, in_blocks: bool) -> tuple[int, int | None, int | Non
         ctypes.c_void_p(mat.handle), _Index(0), ctypes.c_int(0), ctypes.c_int(in_blocks),
         ctypes.byref(rows), ctypes.byref(row_ptr), ctypes.byref(col), ctypes.byref(done),
     )  # fmt: skip
-    _check(C["MatGetRowIJ"](*arguments))
+    check(C["MatGetRowIJ"](*arguments))
     found = rows.value, row_ptr.value, col.value
-    _check(C["MatRestoreRowIJ"](*arguments))  # forgets the addresses, and frees nothing here
+    check(C["MatRestoreRowIJ"](*arguments))  # forgets the addresses, and frees nothing here
     return found
 
 
@@ -268,7 +274,7 @@ def _blocks_of(mat: Any, function: str, count: int, block: int) -> np.ndarray:
 
 def _numbers(mat: Any, function: str, count: int) -> np.ndarray:
     pointer = ctypes.c_void_p()
-    _check(C[function](ctypes.c_void_p(mat.handle), ctypes.byref(pointer)))
+    check(C[function](ctypes.c_void_p(mat.handle), ctypes.byref(pointer)))
     return _at(pointer.value, count, SCALAR)
 
 
@@ -280,8 +286,3 @@ def _at(address: int | None, count: int, dtype: np.dtype[Any]) -> np.ndarray:
     array: np.ndarray = np.frombuffer(memory, dtype)
     array.flags.writeable = False
     return array
-
-
-def _check(code: int) -> None:
-    if code:
-        raise PETSc.Error(code)

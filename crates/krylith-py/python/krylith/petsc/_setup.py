@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 from petsc4py import PETSc
 
+from krylith._arrays import lend
 from krylith._comm import any_rank
 from krylith._errors import InvalidInput, interrupts
 from krylith._solver import Once, Solver
 from krylith.petsc import _system
-from krylith.petsc._arrays import SCALAR, C, has_entries, pattern_of, rows_of, state_of
+from krylith.petsc._arrays import C, has_entries, pattern_of, rows_of, state_of
+from krylith.petsc._library import SCALAR
+from krylith.petsc._memory import Memory, place_of
 from krylith.petsc._options import known, options_of
 
 #: Words of a preconditioner that names fields.
@@ -84,6 +87,8 @@ class Follower:
         self._first: Any = None
         self._pattern: Any = None
         self._values: Any = None
+        #: The GPU of the solver, if the matrix was read there.
+        self._gpu: int | None = None
         self._system: dict[str, Any] = {}
 
     def setFieldSplitIS(self, *fields: tuple[str, Any]) -> None:
@@ -157,14 +162,17 @@ class Follower:
             system, named = self._described(operator, mat, matrix, dm, _system.handles(operator, matrix))
             other = self.solver is None or maps and operator != self._operator
             other = other or system is not self._system and _system.differ(self._system, system)
-            if any_rank(comm, other, "a null space of the matrix") or not self._update(matrix, named):
-                self._set_up(matrix, operator if maps else None, system, named, comm)
+            # A matrix without entries multiplies on the host.
+            at = None if maps else place_of(matrix, self._options.get("device"))
+            other = other or (at.gpu if at else None) != self._gpu
+            if any_rank(comm, other, "a null space of the matrix") or not self._update(matrix, named, at):
+                self._set_up(matrix, operator if maps else None, system, named, comm, at)
         self._mat, self._operator, self._state = matrix, operator, state_of(matrix)
         self._handles = _system.handles(operator, matrix)
         assert self.solver is not None
         return self.solver
 
-    def _update(self, matrix: Any, named: dict[str, Any]) -> bool:
+    def _update(self, matrix: Any, named: dict[str, Any], at: Memory | None) -> bool:
         """Take new values of the same pattern; return False if a set-up is needed instead. Collective."""
         assert self.solver is not None
         if matrix == self._first and self._values is not None:
@@ -174,14 +182,14 @@ class Follower:
             if self.solver._parts[0].order.same and values.dtype == np.float64 and not named:
                 self.solver._native.set_refresh("refresh")
                 with interrupts():
-                    self.solver._native.update(values.reshape(-1))  # PETSc has told that the pattern is the same
+                    self.solver._native.update(lend(values.reshape(-1)))  # PETSc has told that the pattern is the same
             else:
                 self.solver.update_values(values, matrices=named or None)
             self.updates += 1
             return True
         if self._pattern is not None and pattern_of(self._first) != self._pattern:
             return False  # the arrays of the set-up are gone
-        rows, before = rows_of(matrix), self.solver._native
+        rows, before = rows_of(matrix, at), self.solver._native
         self.solver.update_values(rows.matrix, matrices=named or None, on_new_pattern="rebuild")
         if self.solver._native is before:
             self.updates += 1
@@ -191,8 +199,10 @@ class Follower:
             self._values = rows.values if self._pattern is not None else None
         return True
 
-    def _set_up(self, matrix: Any, operator: Any, system: dict[str, Any], named: dict[str, Any], comm: Any) -> None:
-        rows = rows_of(matrix)
+    def _set_up(
+        self, matrix: Any, operator: Any, system: dict[str, Any], named: dict[str, Any], comm: Any, at: Memory | None
+    ) -> None:
+        rows = rows_of(matrix, at)
         whole = {**system, **self._solver_options(), **({"matrices": named} if named else {})}
         self.solver = None  # frees the memory of the last one
         # PETSc tells whether its pattern changes, so that no copy of it is kept.
@@ -201,6 +211,7 @@ class Follower:
         else:
             self.solver = Once(Map(operator), precond_matrix=rows.matrix, **whole)
         self.set_ups += 1
+        self._gpu = at.gpu if at else None
         self._first, self._pattern, self._system = matrix, pattern_of(matrix), system
         self._values = rows.values if self._pattern is not None else None
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from krylith import _native
 from krylith._errors import InvalidInput
-from krylith.petsc._arrays import SCALAR, rows_of
+from krylith.petsc._arrays import rows_of
+from krylith.petsc._library import SCALAR
 
 
 def communicator(mat: Any, of: Any) -> Any:
