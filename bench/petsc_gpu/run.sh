@@ -1,11 +1,11 @@
 #!/bin/bash
-# Runs the benchmark on a machine with a GPU:  run.sh FOLDER [checks|times|large]...
+# Runs the benchmark on a machine with a GPU:  run.sh FOLDER [checks|python|times|large]...
 # Results go to FOLDER: results.jsonl, one line a run, and the output of each run. A run that fails is named at the
 # end, and the others go on.
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:?a folder for the results}
 shift
-parts=" ${*:-checks times} "
+parts=" ${*:-checks python times} "
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 failed=()
@@ -38,7 +38,7 @@ run() {
     [ $code = 0 ] && return
     failed+=("$name")
     echo "$name FAILED with $code:"
-    grep -m 12 -E 'PETSC ERROR|rror|Krylith:' "$out/$name.log"
+    grep -m 12 -E 'PETSC ERROR|rror|Krylith:' "$out/$name.log" | cut -c 1-200
 }
 
 # bench NAME PROBLEM N SECONDS 'OPTIONS OF THE KSP' 'OPTIONS OF THE PC' [MORE]: the PC also for single applications
@@ -71,6 +71,14 @@ if [[ $parts == *" checks "* ]]; then
     bench check-monitor poisson 20 100 "-ksp_type krylith -ksp_monitor -log_view" "$auto" ""
     bench check-cpu poisson 20 100 "-ksp_type krylith -krylith_device cpu" "$auto -krylith_device cpu" ""
     TYPE=aij bench check-host-matrix poisson 20 100 "-ksp_type krylith -krylith_device cuda" "$auto" ""
+fi
+
+# The types in Python, with a petsc4py of this PETSc in python/.
+if [[ $parts == *" python "* && -d $here/python ]]; then
+    export PYTHONPATH=$here/python
+    run python-48 200 "${PYTHON:-python3}" "$here/gpu.py" 48
+    run python-128 200 "${PYTHON:-python3}" "$here/gpu.py" 128
+    cat "$out"/python-*.log
 fi
 
 # systems PROBLEM N SECONDS
