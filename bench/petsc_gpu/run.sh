@@ -16,7 +16,8 @@ for name in libcudart.so.13 libcublas.so.13 libcusparse.so.12 libcusolver.so.12 
     libnvJitLink.so.13 libnvrtc.so.13 libcuda.so.1; do
     found=$(ldconfig -p | sed -n "s|.*$name .*=> ||p" | head -1)
     for place in ${CUDA_HOME:-/usr/local/cuda} /usr/local /opt /usr/lib; do
-        [ -n "$found" ] || found=$(find -L "$place" -maxdepth 9 -name "$name" -not -path '*/stubs/*' 2>/dev/null | head -1)
+        [ -n "$found" ] ||
+            found=$(find -L "$place" -maxdepth 9 -name "$name" 2>/dev/null | grep -v -e /stubs/ -e /compat/ | head -1)
     done
     [ -n "$found" ] || echo "$name is missing"
     folders=$folders:$(dirname "${found:-/}")
@@ -38,7 +39,7 @@ run() {
     [ $code = 0 ] && return
     failed+=("$name")
     echo "$name FAILED with $code:"
-    grep -m 12 -E 'PETSC ERROR|rror|Krylith:' "$out/$name.log" | cut -c 1-200
+    grep -E 'PETSC ERROR|rror|Krylith:' "$out/$name.log" | grep -v 'Option left' | head -12 | cut -c 1-200
 }
 
 # bench NAME PROBLEM N SECONDS 'OPTIONS OF THE KSP' 'OPTIONS OF THE PC' [MORE]: the PC also for single applications
