@@ -30,7 +30,7 @@ pub fn warm(args: &WarmArgs) -> Result<u8> {
             bar.set_length(all as u64);
             bar.set_position(there as u64);
         };
-        let warmed = cuda::warm(arch, &tell);
+        let warmed = cuda::warm(arch, args.precond_precision, &tell);
         bar.finish_and_clear();
         let warmed = warmed?;
         let folder = cache_state().folder.map_or(String::new(), |folder| format!(" in {}", name(&folder)));

@@ -56,7 +56,8 @@ pub(crate) fn first_attempts(local: &LocalProblem, options: &Options, most_rows:
 /// Returns a key of all properties on which the result of [`kernels`] depends.
 pub(crate) fn key(local: &LocalProblem, options: &Options, first: &[Attempt]) -> String {
     let (terms, ranks) = (local.terms, local.comm.size());
-    let (b, s, count, precision) = (terms.block(), terms.stages(), terms.terms.len(), options.precision);
+    let (b, s, count) = (terms.block(), terms.stages(), terms.terms.len());
+    let precision = (options.precision, options.precond_precision);
     let first: Vec<String> = first.iter().map(|a| format!("{} {}", a.name(), a.equilibrate)).collect();
     let rows = terms.block_rows().max(1).ilog2(); // determines the size of subdomains
     let (graph, near) = (by_graph(local), local.near.map_or(0, NearNull::count));
@@ -95,7 +96,7 @@ pub(crate) fn kernels(local: &LocalProblem, options: &Options, first: &[Attempt]
     let [common, bicgstab, cbcg, cg, gmres, minres, ..] = KERNELS; // complex ones run on the CPU
     add_family(common, all);
     for attempt in first {
-        add_preconditioner(&attempt.precond, terms, precision, all);
+        add_preconditioner(&attempt.precond, terms, Precisions::of(options), all);
         if let (Some(near), PrecondSpec::Amg(_) | PrecondSpec::Coarse(_)) = (local.near, &attempt.precond) {
             all.extend(crate::device::cuda::multilevel::likely_near_null(b, near.count()));
         }
@@ -143,18 +144,37 @@ fn sweeps(of: &[SweepSource]) -> impl Iterator<Item = crate::device::cuda::Kerne
     of.iter().map(|source| sweep::of(source).into())
 }
 
+/// Precisions of a preconditioner.
+#[derive(Debug, Clone, Copy)]
+struct Precisions {
+    /// That of stored numbers.
+    stored: Precision,
+    /// That of cycles, and of solves with factors.
+    compute: Precision,
+}
+
+impl Precisions {
+    fn of(options: &Options) -> Self {
+        let asked = options.precond_precision;
+        Self { stored: asked.or(options.precision).unwrap_or_default(), compute: asked.unwrap_or_default() }
+    }
+}
+
 fn add_preconditioner(
     precond: &PrecondSpec,
     terms: &Terms,
-    precision: Precision,
+    precisions: Precisions,
     all: &mut Vec<crate::device::cuda::Kernel>,
 ) {
     let (b, s) = (terms.block(), terms.stages());
-    let factors = |all: &mut Vec<crate::device::cuda::Kernel>, order: usize, rows: usize| {
+    let Precisions { stored: precision, compute } = precisions;
+    let factors = |all: &mut Vec<crate::device::cuda::Kernel>, order: usize, rows: usize, compute| {
         if !(1..=32).contains(&order) {
             return;
         }
-        let shape = IlduShape::choose(order, 8 * rows.min(terms.block_rows()) * order);
+        let options = IlduOptions { precision, compute, ..IlduOptions::default() };
+        let (precision, number) = (options.stored(), compute.bytes());
+        let shape = IlduShape::choose(order, number * rows.min(terms.block_rows()) * order);
         // Two terms usually share a pattern. Comparing the patterns would take longer than loading another
         // kernel.
         all.extend([ildu_plan(ildu_count, 1).into(), scan_columns::of(3).into()]);
@@ -162,19 +182,21 @@ fn add_preconditioner(
         all.extend([ildu_form::of(order).into(), ildu_factor::of(order).into()]);
         all.extend([
             ildu_pack::of(order, precision, &shape).into(),
-            ildu_solve::of(order, &IlduOptions { precision, ..IlduOptions::default() }, &shape, true).into(),
+            ildu_solve::of(order, &options, &shape, true).into(),
         ]);
     };
     match precond {
         // `auto` is resolved in an attempt, and direct factors are on the host.
         PrecondSpec::None | PrecondSpec::Lu(_) | PrecondSpec::Auto => {}
         PrecondSpec::Ras(ras) if ras.sub == RasSub::Ilu && (1..=8).contains(&b) => {
-            all.extend(schwarz::kernels([b], precision));
+            all.extend(schwarz::kernels([b], [precision, compute]));
             all.extend(sweeps(SCHWARZ_SWEEPS));
         }
         PrecondSpec::Ras(_) => {}
         PrecondSpec::Amg(amg) | PrecondSpec::Coarse(amg) if (1..=8).contains(&b) => {
             let (order, scalar) = (b * s, (b, s, terms.terms.len()) == (1, 1, 1));
+            // A cycle in f32 is rounded from levels in f64.
+            let precision = if compute == Precision::F32 { Precision::F64 } else { precision };
             let options = amg.options(order, precision);
             all.extend(crate::device::cuda::multilevel::likely(b, scalar, options.coarsening.kind));
             if amg.coarsen.is_none() && mixing::single(terms).is_some() {
@@ -197,7 +219,7 @@ fn add_preconditioner(
                 all.push(block_diagonal::of(order, options.precision).into());
             }
             if let Smoothing::Ildu { .. } = options.smoothing {
-                factors(all, order, crate::precond::IlduSpec::default().most_rows(order));
+                factors(all, order, crate::precond::IlduSpec::default().most_rows(order), Precision::F64);
             }
             all.extend(MULTILEVEL_SWEEPS.into_iter().chain([COMPOSE_SWEEPS]).flat_map(sweeps));
             all.extend(CYCLE_STEPS.iter().map(|source| step::of(source).into()).filter(|_| amg.varies()));
@@ -221,34 +243,34 @@ fn add_preconditioner(
                 block_tiles::tile_solve::of([32, 8, 4], factor, precision, 0, false).into(),
             ]);
         }
-        PrecondSpec::Ildu(ildu) => factors(all, b * s, ildu.most_rows(b * s)),
+        PrecondSpec::Ildu(ildu) => factors(all, b * s, ildu.most_rows(b * s), compute),
         PrecondSpec::Stage(ildu) => {
-            factors(all, b, ildu.most_rows(b));
+            factors(all, b, ildu.most_rows(b), Precision::F64);
             all.extend(sweeps(STAGE_SWEEPS));
         }
         PrecondSpec::Sum(parts) | PrecondSpec::Multiplicative(parts) | PrecondSpec::Symmetric(parts) => {
             for part in &**parts {
-                add_preconditioner(part, terms, precision, all);
+                add_preconditioner(part, terms, precisions, all);
             }
             all.extend(sweeps(COMPOSE_SWEEPS));
         }
         PrecondSpec::Split(split) => {
-            split.parts.iter().for_each(|(_, part)| add_preconditioner(part, terms, precision, all));
+            split.parts.iter().for_each(|(_, part)| add_preconditioner(part, terms, precisions, all));
             all.extend(sweeps(SPLIT_SWEEPS));
             all.extend(assemble::likely());
         }
         PrecondSpec::Cpr(cpr) => {
-            add_preconditioner(&cpr.precond, terms, precision, all);
+            add_preconditioner(&cpr.precond, terms, precisions, all);
             all.extend(sweeps(SPLIT_SWEEPS));
             all.extend(assemble::likely());
         }
         PrecondSpec::Stages(of) => {
-            add_preconditioner(of, terms, precision, all);
+            add_preconditioner(of, terms, precisions, all);
             all.extend(sweeps(STAGE_SWEEPS).chain(sweeps(SPLIT_SWEEPS)));
             all.extend(assemble::likely());
         }
         PrecondSpec::Aux(aux) => {
-            add_preconditioner(&aux.precond, terms, precision, all);
+            add_preconditioner(&aux.precond, terms, precisions, all);
             all.extend(assemble::likely());
         }
         PrecondSpec::Vanka(vanka) => {
@@ -260,7 +282,7 @@ fn add_preconditioner(
             }
         }
         PrecondSpec::Inner(inner) => {
-            add_preconditioner(&inner.precond, terms, precision, all);
+            add_preconditioner(&inner.precond, terms, precisions, all);
             all.extend(sweeps(INNER_SWEEPS));
             all.extend(INNER_STEPS.iter().map(|source| step::of(source).into()));
         }
@@ -303,6 +325,10 @@ mod tests {
                 "precond=none",
                 "precond=block-jacobi",
                 "precond=ras",
+                "precond=ras precond_precision=f32",
+                "precond=ildu precond_precision=f32",
+                "precond=jacobi precond_precision=f32",
+                "precond=amg precond_precision=f32",
                 "precond=amg",
                 "precond=amg:coarsen=smoothed,smoother=ildu,precision=f32",
                 "precond=split(u: amg, p: jacobi; S=selfp)",
@@ -318,6 +344,23 @@ mod tests {
                         assert!(known.contains(&source), "{b} {n} {text}: {} {}", kernel.file, kernel.entry);
                     }
                 }
+            }
+        }
+    }
+
+    /// Factors that compute in f32 have kernels of their own, which are fetched in place of those in f64.
+    #[test]
+    fn what_computes_in_f32_is_fetched_in_f32() {
+        for (name, file) in [("ildu", "ildu_solve.cu"), ("ras", "schwarz_solve.cu")] {
+            for b in [1, 3, 5] {
+                let computed = |text: &str| -> Vec<bool> {
+                    let (_, all) = wanted(&diagonal(b, 3000), &format!("precond={name} {text}"));
+                    let in_f32 = |kernel: &Kernel| kernel.defines.contains(&("REAL".into(), "float".into()));
+                    all.iter().filter(|kernel| kernel.file == file).map(in_f32).collect()
+                };
+                assert_eq!(computed("precond_precision=f32"), [true], "{name} {b}");
+                assert_eq!(computed("precond_precision=f64"), [false], "{name} {b}");
+                assert_eq!(computed("precision=f32"), [false], "{name} {b}");
             }
         }
     }

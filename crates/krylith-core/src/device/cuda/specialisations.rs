@@ -148,9 +148,53 @@ pub fn embedded() -> Vec<Kernel> {
     kernels
 }
 
+/// Returns the variants of the common kernels that preconditioners with `precond_precision=f32` use: numbers
+/// or vectors in f32, and the same sizes.
+pub fn narrow() -> Vec<Kernel> {
+    let key = |kernel: &Kernel| (kernel.file, kernel.defines.clone());
+    let mut known: HashSet<_> = embedded().iter().map(key).collect();
+    let common = known.clone();
+    let in_f64 = |kernel: &Kernel| {
+        let wide = kernel.defines.iter().filter(|(name, _)| !matches!(&**name, "REAL" | "RESULT"));
+        let all = wide
+            .map(|pair| if *pair == value(Precision::F32) { value(Precision::F64) } else { pair.clone() });
+        (kernel.file, all.collect::<Vec<_>>())
+    };
+    let mut kernels = of(FILES.iter().filter(|file| file.name != product::KRON_PRODUCT.name), Set::All);
+    kernels.retain(|kernel| {
+        let float = kernel.defines.iter().any(|(_, value)| value == "float");
+        float && common.contains(&in_f64(kernel)) && known.insert(key(kernel))
+    });
+    kernels
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `krylith warm --precond-precision f32` compiles factors and cycles in f32 of every common size.
+    #[test]
+    fn narrow_kernels_are_those_of_the_common_sizes() {
+        let narrow = narrow();
+        for name in ["ildu_solve.cu", "ildu_factor.cu", "ildu_stream.cu", "schwarz_solve.cu"] {
+            let own: Vec<_> = narrow.iter().filter(|kernel| kernel.file == name).collect();
+            let orders = |all: &mut dyn Iterator<Item = &Kernel>| -> HashSet<String> {
+                all.flat_map(|k| &k.defines)
+                    .filter(|(name, _)| name == "ORDER")
+                    .map(|d| d.1.clone())
+                    .collect()
+            };
+            let common = embedded();
+            let mut all = common.iter().filter(|kernel| kernel.file == name);
+            assert_eq!(orders(&mut own.iter().copied()), orders(&mut all), "{name}");
+        }
+        let computes = |kernel: &Kernel| kernel.defines.contains(&define("REAL", "float"));
+        for name in ["ildu_solve.cu", "schwarz_solve.cu", "schwarz_halo.cu"] {
+            assert!(narrow.iter().any(|kernel| kernel.file == name && computes(kernel)), "{name}");
+        }
+        let known: HashSet<_> = vector_kernels().into_iter().map(|k| (k.file, k.defines)).collect();
+        assert!(narrow.iter().all(|kernel| known.contains(&(kernel.file, kernel.defines.clone()))));
+    }
 
     /// Returns the text without comments, with one preprocessor statement per line.
     fn clean(text: &str) -> String {

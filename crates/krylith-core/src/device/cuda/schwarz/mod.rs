@@ -105,15 +105,14 @@ fn blocks(set: Set) -> std::ops::RangeInclusive<usize> {
     if set == Set::All { 1..=8 } else { 1..=5 }
 }
 
-/// Returns the kernels for some block sizes and one precision: one kernel per file, which is compiled as a
-/// whole.
-pub(crate) fn kernels(blocks: impl IntoIterator<Item = usize>, precision: Precision) -> Vec<Kernel> {
+/// Returns the kernels for some block sizes, and for the precisions of stored factors and of vectors: one
+/// kernel per file, which is compiled as a whole.
+pub(crate) fn kernels(blocks: impl IntoIterator<Item = usize>, precisions: [Precision; 2]) -> Vec<Kernel> {
     let of = |b: usize| {
-        let precisions = [precision, Precision::F64];
         let exact = Kind { block: b, precisions, near: true }.of(schwarz_exact);
         [factor::kernel(schwarz_sweep, b).into(), exact.into()]
             .into_iter()
-            .chain(halo_kernels(b, Precision::F64))
+            .chain(halo_kernels(b, precisions[1]))
     };
     blocks.into_iter().flat_map(of).collect()
 }
