@@ -1,6 +1,7 @@
 //! What a method needs to know of its preconditioner: symmetric, definite, fixed.
 
 use super::{InnerMethod, PrecondSpec, RasSub, SchurSpec, SplitForm};
+use crate::space::Precision;
 
 impl PrecondSpec {
     /// Returns a `P then Q` without `symmetric` that this is or contains, if any. Methods for symmetric
@@ -56,6 +57,17 @@ impl PrecondSpec {
             _ => false,
         };
         own || self.parts().into_iter().any(Self::varies)
+    }
+
+    /// Returns true if some part computes in f32 where the option `precond_precision` asks for it. The map is
+    /// then linear up to errors of f32.
+    pub(crate) fn rounds(&self) -> bool {
+        let own = match self {
+            PrecondSpec::Ildu(_) | PrecondSpec::Ras(_) => true,
+            PrecondSpec::Amg(amg) | PrecondSpec::Coarse(amg) => amg.compute != Some(Precision::F64),
+            _ => false,
+        };
+        own || self.parts().into_iter().any(Self::rounds)
     }
 
     /// Returns the part, if any, that varies between applications, or that is not symmetric definite although

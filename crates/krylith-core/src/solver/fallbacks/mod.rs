@@ -40,6 +40,12 @@ const TILES: &str = "block-jacobi";
 /// factor.
 const UNEVEN: f64 = 1e6;
 
+/// Largest relative tolerance at which GMRES keeps preconditioned vectors, if the preconditioner computes in
+/// f32. One that is linear only up to f32 costs GMRES a restart: with `ildu` and `amg` it took 6 and 8 % more
+/// iterations than in f64 at 1e-8, 13 and 17 % at 1e-10, and 1 % at 1e-6. FGMRES took as many as in f64
+/// (bench/runs/2026-11-30-cpu-f32-study).
+const FLEXIBLE: f64 = 1e-7;
+
 /// Largest number of weak diagonal entries at which rows are not matched with columns.
 pub(crate) const FEW_WEAK: usize = 0;
 
@@ -313,11 +319,16 @@ pub(crate) fn attempts(
         }
     }
     let most = local.unknowns.min(options.stop().max_iters.max(1));
+    let rounds = |precond: &PrecondSpec| {
+        let narrow = options.precond_precision == Some(Precision::F32) && precond.rounds();
+        narrow && options.stop().rtol <= FLEXIBLE
+    };
     let mut attempts: Vec<Attempt> = Vec::new();
     for (precond, method, restart, budget) in tries {
         let name = asked.unwrap_or(match method {
             MethodName::Cg => MethodName::Cg,
             _ if precond.varies() => MethodName::Fgmres,
+            MethodName::Gmres if rounds(&precond) => MethodName::Fgmres,
             other => other,
         });
         let method = MethodSpec::of(name, options, restart).at_most(most);

@@ -54,6 +54,24 @@ fn what_is_named_stays_and_what_is_open_climbs() {
     assert!(all[1..4].contains(&"ildu:fill=1,cut=whole with gmres(20)".to_string()), "{all:?}");
 }
 
+/// GMRES keeps the preconditioned vectors if a preconditioner in f32 meets a tight tolerance.
+#[test]
+fn gmres_is_flexible_where_f32_would_cost_a_restart() {
+    let last = |options: &str| names(options, 20_000).pop().unwrap();
+    for precond in ["ildu", "amg", "ras:deterministic", "split(u: amg, p: jacobi)"] {
+        let of = |more: &str| last(&format!("precond={precond} {more}"));
+        assert_eq!(of("precond_precision=f32 rtol=1e-8"), format!("{precond} with fgmres(300)"));
+        assert_eq!(of("precond_precision=f32 rtol=1e-6"), format!("{precond} with gmres(300)"));
+        assert_eq!(of("precond_precision=f64 rtol=1e-10"), format!("{precond} with gmres(300)"));
+        assert_eq!(of("precond_precision=f32 rtol=1e-10 method=gmres"), format!("{precond} with gmres(30)"));
+    }
+    assert_eq!(last("precond=jacobi precond_precision=f32 rtol=1e-10"), "jacobi with gmres(300)");
+    assert_eq!(
+        last("precond=amg:compute=f64 precond_precision=f32 rtol=1e-10"),
+        "amg:compute=f64 with gmres(300)"
+    );
+}
+
 #[test]
 fn more_fill_than_what_takes_too_long_is_not_tried() {
     let diagonal = Bsr::new(1, 9, 9, (0..=9).collect(), (0..9).collect(), vec![1.0; 9]).unwrap();
