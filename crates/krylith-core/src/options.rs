@@ -143,7 +143,8 @@ options! {
     precond_precision: Precision = Choice, "f64|f32", Machine, default
         "that of `precision`; `amg` computes in f32 from 100,000 unknowns on",
         "Precision in which the preconditioner is stored. With `f32`, `amg`, `ildu` and `ras` also compute in f32 \
-         if the range of the numbers permits it. The solve meets the same tolerance.";
+         if the range of the numbers permits it. If they then fail, they are set up again in f64. The solve meets \
+         the same tolerance.";
     format: Format = Choice, "auto|csr|dia|dia-full", Machine, default
         "`auto`, which takes `dia` if all entries lie on at most 32 diagonals and fill most of them",
         "Format in which a matrix of block size 1 is stored for products. `csr` stores rows. `dia` stores \

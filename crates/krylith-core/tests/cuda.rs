@@ -144,6 +144,7 @@ fn main() {
         each!(factors_f32::schwarz_in_f32),
         each!(factors_f32::schwarz_near_and_far),
         first!(precond_precision::solves_in_f32),
+        first!(precond_precision::failures_are_repeated_in_f64),
         test("refreshed_factors_leave_memory_flat", refreshed_factors_leave_memory_flat, false),
         each!(ildu::bad_pivots_are_named),
         each!(block_tiles::tiles_match_the_textbook),

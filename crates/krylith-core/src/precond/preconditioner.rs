@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::operator::{LinearOperator, PointBlock, TermValues, Terms, no_transpose};
-use crate::space::Space;
+use crate::space::{Precision, Space};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -126,4 +126,21 @@ pub struct PrecondInfo {
     pub reason: String,
     /// True if the preconditioner is symmetric for a symmetric matrix.
     pub keeps_symmetry: bool,
+}
+
+impl PrecondInfo {
+    /// Returns true if some part of the preconditioner computes in f32, or is stored in it because `asked` was
+    /// f32.
+    pub(crate) fn is_narrow(&self, asked: Option<Precision>) -> bool {
+        fn any(parameters: &[(String, Value)], precision: &str) -> bool {
+            parameters.iter().any(|(name, value)| match value {
+                Value::Text(text) => name == "compute" && text == precision,
+                Value::Parameters(of) => any(of, precision),
+                _ => false,
+            })
+        }
+        // Others than these say in what precision they compute.
+        let stored = || !any(&self.parameters, "f64") && !matches!(&*self.name, "none" | "lu");
+        any(&self.parameters, "f32") || (asked == Some(Precision::F32) && stored())
+    }
 }

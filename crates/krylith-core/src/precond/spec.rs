@@ -34,6 +34,7 @@ use super::{TileFactor, TileShape};
 use crate::matrix::MAX_BLOCK;
 use crate::names::{named, unknown, whole_number};
 use crate::partition::{SubdomainCut, SubdomainSpec};
+use crate::space::Precision;
 use crate::{Error, Result};
 
 /// A preconditioner by name, with its parameters.
@@ -361,30 +362,44 @@ impl PrecondSpec {
 
     /// Returns the same preconditioner with every sweep in a fixed order, which is bitwise reproducible.
     pub(crate) fn in_fixed_order(self) -> Self {
-        let both = |parts: Box<[Self; 2]>| Box::new((*parts).map(Self::in_fixed_order));
-        match self {
+        self.with_each(&|part| match part {
             PrecondSpec::Ras(ras) => PrecondSpec::Ras(RasSpec { deterministic: true, ..ras }),
             // The factors of MUMPS depend on the order in which messages arrive.
             PrecondSpec::Lu(lu) => PrecondSpec::Lu(lu.in_fixed_order()),
+            other => other,
+        })
+    }
+
+    /// Returns the same preconditioner with cycles in f64, whatever the keys of `amg` say.
+    pub(crate) fn in_f64(self) -> Self {
+        let wide = |amg: AmgSpec| AmgSpec { compute: Some(Precision::F64), ..amg };
+        self.with_each(&|part| match part {
+            PrecondSpec::Amg(amg) => PrecondSpec::Amg(wide(amg)),
+            PrecondSpec::Coarse(amg) => PrecondSpec::Coarse(wide(amg)),
+            other => other,
+        })
+    }
+
+    /// Changes every part that has no parts of its own.
+    fn with_each(self, change: &dyn Fn(Self) -> Self) -> Self {
+        let one = |part: Box<Self>| Box::new(part.with_each(change));
+        let both = |parts: Box<[Self; 2]>| Box::new((*parts).map(|part| part.with_each(change)));
+        match self {
             PrecondSpec::Sum(parts) => PrecondSpec::Sum(both(parts)),
             PrecondSpec::Multiplicative(parts) => PrecondSpec::Multiplicative(both(parts)),
             PrecondSpec::Symmetric(parts) => PrecondSpec::Symmetric(both(parts)),
             PrecondSpec::Split(mut split) => {
                 let parts = split.parts.into_iter();
-                split.parts = parts.map(|(label, part)| (label, part.in_fixed_order())).collect();
+                split.parts = parts.map(|(label, part)| (label, part.with_each(change))).collect();
                 PrecondSpec::Split(split)
             }
-            PrecondSpec::Cpr(cpr) => {
-                PrecondSpec::Cpr(CprSpec { precond: Box::new(cpr.precond.in_fixed_order()), ..cpr })
-            }
-            PrecondSpec::Stages(of) => PrecondSpec::Stages(Box::new(of.in_fixed_order())),
-            PrecondSpec::Aux(aux) => {
-                PrecondSpec::Aux(AuxSpec { precond: Box::new(aux.precond.in_fixed_order()), ..aux })
-            }
+            PrecondSpec::Cpr(cpr) => PrecondSpec::Cpr(CprSpec { precond: one(cpr.precond), ..cpr }),
+            PrecondSpec::Stages(of) => PrecondSpec::Stages(one(of)),
+            PrecondSpec::Aux(aux) => PrecondSpec::Aux(AuxSpec { precond: one(aux.precond), ..aux }),
             PrecondSpec::Inner(inner) => {
-                PrecondSpec::Inner(InnerSpec { precond: Box::new(inner.precond.in_fixed_order()), ..inner })
+                PrecondSpec::Inner(InnerSpec { precond: one(inner.precond), ..inner })
             }
-            other => other,
+            leaf => change(leaf),
         }
     }
 

@@ -9,6 +9,7 @@ mod engine;
 mod functions;
 mod inconsistent;
 mod one;
+mod promoted;
 mod share;
 mod singular;
 mod stronger;
@@ -25,7 +26,7 @@ use super::diagnosis::Diagnosis;
 use super::fallbacks::{self, Attempt, Seen};
 use super::refine::{Passes, Vectors};
 use super::solution::{DeviceUsed, Event, EventKind, NEXT, Solution, copy_history};
-use super::watch::{Later, Pace, Run, Watch};
+use super::watch::{Later, Pace, Run, Standstill, Watch};
 use crate::comm::{Communicator, agree};
 use crate::interrupt::{self, Bounds};
 use crate::matching::MatchingFound;
@@ -99,6 +100,8 @@ pub(super) struct Rank<S: SolverSpace> {
     spent: [usize; 2],
     /// Index in `fallbacks` of the current attempt, or of the last one that could be built.
     next_attempt: usize,
+    /// True once an attempt has failed whose preconditioner computed in f32. All later ones compute in f64.
+    promoted: bool,
     /// Restarts of the current attempt: iteration and reason.
     restarts: Vec<(usize, &'static str)>,
     /// History of the current attempt.
@@ -207,6 +210,7 @@ impl<S: SolverSpace> Rank<S> {
             stronger,
             spent: [0; 2],
             next_attempt: 0,
+            promoted: false,
             restarts: Vec::with_capacity(256),
             history: History::with_capacity(0),
             choices,
@@ -283,8 +287,10 @@ impl<S: SolverSpace> Rank<S> {
         // After an attempt that needs too much memory or exceeds a limit of `auto`, an attempt that needs
         // less may succeed.
         let alone = self.space.comm().size() == 1;
+        // The first attempt is set up again only in f64.
+        let repeats = |k: usize| k > 0 || done.is_some();
         let recoverable =
-            |e: &Error, k: usize| (open && !e.is_fatal()) || (k > 0 && (alone || e.is_memory()));
+            |e: &Error, k: usize| (open && !e.is_fatal()) || (repeats(k) && (alone || e.is_memory()));
         let mut next_attempt = Some(from).filter(|&from| from < self.fallbacks.len());
         while let Some(k) = next_attempt {
             interrupt::check_together(self.space.comm())?;
@@ -353,7 +359,7 @@ impl<S: SolverSpace> Rank<S> {
         k: usize,
         kept: Option<(Boxed<S>, Arc<PrecondInfo>)>,
     ) -> Result<Current<S>> {
-        let asked = self.options.precond_precision;
+        let asked = self.precond_precision();
         let precision = asked.or(self.options.precision).unwrap_or_default();
         let (space, mut notes) = (&self.space, Vec::new());
         let attempt = &self.fallbacks[k];
@@ -367,15 +373,17 @@ impl<S: SolverSpace> Rank<S> {
                 drop(upload);
                 let local = &LocalProblem { terms: &placed, precond_precision: asked, ..*local };
                 let known = self.diagnosis.known(&self.matched);
+                let wanted = self.wanted(attempt);
                 let (p, info) =
-                    super::build::build(space, local, attempt, precision, &self.a, known, &mut notes)?;
+                    super::build::build(space, local, &wanted, precision, &self.a, known, &mut notes)?;
                 (p, Arc::new(info))
             }
         };
         let _method = profile::begin(SetupPart::Method);
+        let narrow = info.is_narrow(asked);
         if let (Some(p), true) =
             (&p, attempt.method.is_complex() && attempt.method.name() == MethodName::Gmres)
-            && !complex::is_linear(space, p, local)?
+            && !complex::is_linear(space, p, local, narrow)?
         {
             self.fallbacks[k].method = attempt.method.with_complex(false);
         }
@@ -404,6 +412,7 @@ impl<S: SolverSpace> Rank<S> {
         loop {
             let (done, k) = (self.solution.history.iterations, self.next_attempt);
             let Attempt { method, equilibrate, matching, budget, .. } = self.fallbacks[k];
+            let narrow = self.is_narrow();
             let is_last = self.after(k).is_none();
             let direct = self.direct_from(k).filter(|&d| d > k);
             let left = stop.max_iters - done;
@@ -422,6 +431,7 @@ impl<S: SolverSpace> Rank<S> {
             let mut watch = Watch::new(run, &mut *observer, done, &mut restarts, pace);
             let at = direct.and_then(|_| self.before_direct.refined_at(each));
             watch.later = at.map(|at| Later { at, budget: &mut refined });
+            watch.standstill = narrow.then(|| Standstill::new(rises));
             let start = Instant::now();
             let solved = self.column.take().map_or(Ok(None), |column| self.take_solved(column, &stop))?;
             let ended = match &solved {
@@ -429,7 +439,7 @@ impl<S: SolverSpace> Rank<S> {
                 Some(_) => Ok(()),
             };
             halted = watch.halted.or(halted);
-            let too_slow = watch.pace.and_then(|pace| pace.too_slow).filter(|_| watch.halted.is_none());
+            let too_slow = watch.too_slow().filter(|_| watch.halted.is_none());
             self.before_direct = limit;
             match solved {
                 None => self.restarts = restarts,
@@ -456,7 +466,7 @@ impl<S: SolverSpace> Rank<S> {
                 best = self.history.residuals.first().copied().unwrap_or(f64::INFINITY);
             }
             // If the residual of the initial guess is not finite, any x is better.
-            if residual <= best || !best.is_finite() || self.fallbacks.len() == 1 {
+            if residual <= best || !best.is_finite() || (self.fallbacks.len() == 1 && !narrow) {
                 (best, plain) = (residual, self.history.true_relative_residual);
                 match &self.passes {
                     None => self.space.read_into(&self.on.x, x.reborrow())?,
@@ -472,10 +482,11 @@ impl<S: SolverSpace> Rank<S> {
                 false => fallbacks::join(&mut self.solution.history, &self.history),
             }
             first = false;
-            if too_slow.is_none() {
+            let promotes = again && narrow && self.promotes(too_slow);
+            if too_slow.is_none() && !promotes {
                 self.ended.extend(fallbacks::that_end_so(&self.fallbacks, k, &self.history));
             }
-            let next = match self.after(k) {
+            let next = match Some(k).filter(|_| promotes).or_else(|| self.after(k)) {
                 Some(next) if again && !self.is_crowded(local, stop, rhs, best)? => next,
                 _ => break,
             };
@@ -487,7 +498,12 @@ impl<S: SolverSpace> Rank<S> {
             let Some(next) = self.after_singular(next, best > STUCK * before) else { break };
             let iterations = self.solution.history.iterations;
             let next = self.next_or_direct(local, next, (iterations, moved), too_slow.is_some());
-            let (name, next_name) = (self.fallbacks[k].name(), self.fallbacks[next].name());
+            let name = self.fallbacks[k].name();
+            let mut next_name = self.fallbacks[next].name();
+            if promotes {
+                self.promote_if(true);
+                next_name += if next == k { " in f64" } else { "" };
+            }
             let outcome = self.history.outcome;
             let ended = match too_slow {
                 Some(left) if left.is_finite() => {
@@ -541,6 +557,7 @@ impl<S: SolverSpace> Rank<S> {
         (solution.solve_seconds, solution.setup_seconds) = (0.0, 0.0);
         solution.events.clear();
         solution.events.extend(self.choices.iter().cloned());
+        self.promote_if(run.promoted);
         if self.current.is_none() {
             self.climb(local, self.next_attempt, None)?;
         }

@@ -7,22 +7,26 @@
 //! equivalent. It is D⁻¹A x = D⁻¹b, or D^−½ A D^−½ y = D^−½ b with x = D^−½ y for a symmetric A. A row
 //! whose diagonal entry exceeds all others beyond double precision becomes xᵢ = bᵢ/aᵢᵢ ([`penalties`]).
 //! A preconditioner that names fields belongs to the given rows; with one, `auto` continues with a smaller
-//! tolerance instead. If the user named the method, the solve ends with the usual criterion, and the solution
+//! tolerance instead. So it does first after a preconditioner in f32, whose errors spread over all rows, with
+//! one in f64. If the user named the method, the solve ends with the usual criterion, and the solution
 //! has a warning.
 
 use super::diagnosis::Indices;
 use super::fallbacks;
+use super::functions::Given;
 use super::solution::{Event, EventKind, NEXT};
+use super::watch::Run;
 use super::{OriginalSystem, Solver};
 use crate::Result;
 use crate::comm::largest;
+use crate::interrupt::Limits;
 use crate::matrix::{Arrays, Bsr, Dense, ZerosChoice};
 use crate::memory::{Numbers, NumbersMut};
 use crate::method::{LIMIT, MethodName};
 use crate::operator::Terms;
 use crate::options::Options;
 use crate::problem::Problem;
-use crate::space::{Observer, Outcome, Progress, Stop};
+use crate::space::{Observer, Outcome, Precision, Progress, Stop};
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -144,7 +148,19 @@ impl Solver<'_> {
             self.solution.events.push(Event::new(EventKind::Warning, None, detail));
         } else if before.by_rows > rtol {
             let mut own = now.to_vec();
-            if self.go_on(&mut rows, before, stop, b, &mut own, deadline, observer)? {
+            let (mut now, mut improved) = (before, false);
+            let narrow = self.solution.precond.is_narrow(self.options.precond_precision);
+            if narrow {
+                rows.scaled = Some(Scaled::Same);
+                improved = self.go_on(&mut rows, now, (stop, true), b, &mut own, deadline, observer)?;
+                rows.scaled = None;
+                let (inverses, original) = (&rows.inverses, self.problem.original());
+                now = self.workers.first(|| residuals(inverses, original, norm, b, &own))?;
+            }
+            if now.by_rows > rtol {
+                improved |= self.go_on(&mut rows, now, (stop, false), b, &mut own, deadline, observer)?;
+            }
+            if improved {
                 x.write(&own)?;
             }
         }
@@ -178,12 +194,13 @@ impl Solver<'_> {
         self.workers.first(|| Ok(LIMIT * original.rounding(b, x)?))
     }
 
-    /// Solves with scaled rows from `x`. Returns true if that gave a better x. Collective.
+    /// Solves with scaled rows from `x`, or the system itself in f64 if `promoted`. Returns true if that gave
+    /// a better x. Collective.
     fn go_on(
         &mut self,
         rows: &mut Rows,
         before: Residuals,
-        given: Stop,
+        (given, promoted): (Stop, bool),
         b: &[f64],
         x: &mut [f64],
         deadline: Option<Instant>,
@@ -193,7 +210,10 @@ impl Solver<'_> {
         let norm = self.solution.history.rhs_norm;
         let plain_target = self.solution.target.max(rtol);
         let who = self.carriers(b)?;
-        let mut tolerance = 0.5 * before.plain * rtol / before.by_rows;
+        let mut tolerance = tolerance(before, rtol);
+        if promoted {
+            tolerance = tolerance.max(self.attainable(b, x)? / norm);
+        }
         // Recognised fields are looked for again in the scaled system, if rounding allows no smaller
         // tolerance. Matrices of the caller belong to the given rows.
         let named = self.options.precond_or_auto().names_fields();
@@ -211,7 +231,7 @@ impl Solver<'_> {
             }
         };
         let (mut best, mut improved) = (before, false);
-        if !fields {
+        if !fields && !promoted {
             tolerance = rtol;
         }
         let mut y: Vec<f64> = match &right {
@@ -228,8 +248,10 @@ impl Solver<'_> {
             let inner = match scaled {
                 Scaled::Same => {
                     let before = self.solution.clone();
+                    let limits = Limits { cancel: self.cancel.clone(), deadline };
                     let stop = Stop { given_norm, ..stop };
-                    let ran = self.run_attempts(false, stop, from, to, deadline, &mut behind);
+                    let run = Run { stop, limits, given: Given::default(), column: self.column, promoted };
+                    let ran = self.run_once(false, &run, from, to, &mut behind);
                     let inner = std::mem::replace(&mut self.solution, before);
                     ran?;
                     inner
@@ -243,7 +265,11 @@ impl Solver<'_> {
                 }
             };
             if first {
-                let what = if fields { "to a smaller tolerance" } else { "on scaled rows" };
+                let what = match (promoted, fields) {
+                    (true, _) => "to a smaller tolerance in f64",
+                    (_, true) => "to a smaller tolerance",
+                    _ => "on scaled rows",
+                };
                 let name = format!("{} with {} {what}", inner.precond.name, inner.method.short());
                 let first_name =
                     format!("{} with {}", self.solution.precond.name, self.solution.method.short());
@@ -334,6 +360,11 @@ impl Solver<'_> {
         let (row, carry) = if rows.count == 1 { ("row", "dominates") } else { ("rows", "dominate") };
         Ok(format!("{row} {} {carry}", rows.named(local.terms)))
     }
+}
+
+/// Returns the tolerance at which an x with these residuals would meet `rtol` with rows scaled to norm 1.
+fn tolerance(before: Residuals, rtol: f64) -> f64 {
+    0.5 * before.plain * rtol / before.by_rows
 }
 
 /// Computes both residuals of x; `norm` is ‖b‖ of the system as given. Collective.
@@ -539,8 +570,11 @@ impl Scaled {
             less.null.to_mut().iter_mut().for_each(divide);
             less.near = less.near.map(|near| near.divided(right));
         }
-        let options =
-            Options { zeros: Some(ZerosChoice::Keep), time_limit: None, ..(*solver.options).clone() };
+        let given = &*solver.options;
+        // Errors of f32 may be why the solve continues.
+        let precond_precision = given.precond_precision.map(|_| Precision::F64);
+        let zeros = Some(ZerosChoice::Keep);
+        let options = Options { zeros, time_limit: None, precond_precision, ..given.clone() };
         let mut solver = Solver::new_cancellable(less, &options, &solver.cancel, None)?;
         solver.is_scaled = true;
         Ok(Self::Rows { solver: Box::new(solver), left, right })

@@ -24,7 +24,7 @@ impl Solver<'_> {
         observer: &mut (dyn Observer + Send),
     ) -> Result<()> {
         let limits = Limits { cancel: self.cancel.clone(), deadline };
-        let run = Run { stop, limits, given: Given::default(), column: self.column };
+        let run = Run { stop, limits, given: Given::default(), column: self.column, promoted: false };
         self.run_once(transposed, &run, b, x, observer)
     }
 

@@ -15,6 +15,8 @@ pub(super) struct Run<'f> {
     pub column: Option<usize>,
     /// Functions of the caller that replace A and the preconditioner.
     pub given: Given<'f>,
+    /// True if preconditioners are to compute in f64 from now on.
+    pub promoted: bool,
 }
 
 /// Decides whether an attempt is too slow. It extrapolates the number of iterations that are left until the
@@ -144,6 +146,51 @@ impl Pace {
     }
 }
 
+/// Decides whether an attempt in f32 has come to a standstill, which an attempt in f64 may not: a rounded
+/// preconditioner can end its progress without ending the attempt. It has if the last half of its iterations
+/// [hardly](STANDING) reduced the residual, by the rate before, and if the rest would take too long at this
+/// pace; or, after the usual number of iterations, if the rest would take [far too long](FAR).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Standstill {
+    start: f64,
+    best: f64,
+    /// Iteration and smallest residual at the last check.
+    mark: (usize, f64),
+    pub is_reached: bool,
+}
+
+/// Largest share of the mean rate of convergence that counts as a standstill.
+const STANDING: f64 = 0.1;
+/// Ratio of estimated iterations left to iterations so far from which an attempt is no longer steady.
+pub(super) const FAR: f64 = 100.0;
+/// Iterations of the first mark. The residual of conjugate gradients may rise before it falls.
+const MARK: [usize; 2] = [40, 200];
+
+impl Standstill {
+    /// Creates the check. `rises` is true if the residual of the method may rise while its error falls.
+    pub fn new(rises: bool) -> Self {
+        let first = MARK[usize::from(rises)] / 2;
+        Self { start: f64::NAN, best: f64::INFINITY, mark: (first, f64::NAN), is_reached: false }
+    }
+
+    fn tell(&mut self, p: Progress) {
+        if self.start.is_nan() {
+            self.start = p.relative_residual;
+        }
+        self.best = self.best.min(p.relative_residual);
+        if p.iteration < 2 * self.mark.0 {
+            return;
+        }
+        let rate = |(from, residual): (usize, f64)| (residual / self.best).ln() / (p.iteration - from) as f64;
+        let (mean, last) = (rate((0, self.start)), rate(self.mark));
+        let left = (self.best / p.target.max(SMALLEST)).ln() / last;
+        let is_beyond = |ratio: f64| !(left <= ratio * p.iteration as f64);
+        self.is_reached |= last <= STANDING * mean && is_beyond(PATIENCE);
+        self.is_reached |= p.iteration >= Budget::USUAL.few && !last.is_nan() && is_beyond(FAR);
+        self.mark = (p.iteration, self.best);
+    }
+}
+
 /// A budget that replaces that of an attempt once it has run for some iterations.
 pub(super) struct Later<'a> {
     /// The iteration from which the new budget counts, if more than as many iterations are left.
@@ -165,6 +212,8 @@ pub(super) struct Watch<'a> {
     pub pace: Option<Pace>,
     /// A budget for later iterations.
     pub later: Option<Later<'a>>,
+    /// The check for a standstill, if the attempt is in f32.
+    pub standstill: Option<Standstill>,
 }
 
 impl<'a> Watch<'a> {
@@ -175,7 +224,13 @@ impl<'a> Watch<'a> {
         restarts: &'a mut Vec<(usize, &'static str)>,
         pace: Option<Pace>,
     ) -> Self {
-        Self { run, observer, done, restarts, halted: None, pace, later: None }
+        Self { run, observer, done, restarts, halted: None, pace, later: None, standstill: None }
+    }
+
+    /// Returns the estimated number of iterations left, if the attempt was too slow.
+    pub fn too_slow(&self) -> Option<f64> {
+        let stands = self.standstill.is_some_and(|standstill| standstill.is_reached);
+        if stands { Some(f64::INFINITY) } else { self.pace.and_then(|pace| pace.too_slow) }
     }
 }
 
@@ -197,7 +252,15 @@ impl Observer for Watch<'_> {
             pace.tell(p);
             pace.too_slow.is_some()
         });
-        if self.halted.is_some() || too_slow { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        let stands = self.standstill.as_mut().is_some_and(|standstill| {
+            standstill.tell(p);
+            standstill.is_reached
+        });
+        if self.halted.is_some() || too_slow || stands {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 
     fn restarted(&mut self, iteration: usize, why: &'static str) {
@@ -252,6 +315,36 @@ mod tests {
             // With NaN no rate can be computed.
             assert!(given_up(|_| f64::NAN, every).is_some());
         }
+    }
+
+    /// An attempt in f32 that stays at some residual is ended soon, a steady one never.
+    #[test]
+    fn a_standstill_is_told_from_slow_progress() {
+        let ended = |rises: bool, residual: &dyn Fn(usize) -> f64| {
+            let mut standstill = Standstill::new(rises);
+            (0..5000).find(|&iteration| {
+                let relative_residual = residual(iteration);
+                standstill.tell(Progress { iteration, relative_residual, target: 1e-10 });
+                standstill.is_reached
+            })
+        };
+        let falling = |total: f64| move |i: usize| 1e-8f64.powf(i as f64 / total);
+        for total in [50.0, 500.0, 3000.0] {
+            assert_eq!(ended(false, &falling(total)), None);
+            assert_eq!(ended(true, &falling(total)), None);
+        }
+        // It falls to 1e-6, and stays there.
+        let stays = |i: usize| falling(40.0)(i).max(1e-6) * if i.is_multiple_of(2) { 1.0 } else { 3.0 };
+        assert_eq!(ended(false, &stays), Some(80));
+        assert_eq!(ended(true, &stays), Some(400));
+        // It does not begin to fall, or falls so little that it would take 100 times as long.
+        assert_eq!(ended(false, &|_| 1.0), Some(80));
+        assert_eq!(ended(false, &falling(1e6)), Some(640));
+        // A plateau within the first iterations is none.
+        let late = |i: usize| if i < 30 { 1.0 } else { falling(200.0)(i - 30) };
+        assert_eq!(ended(false, &late), None);
+        // NaN is for the method to judge.
+        assert_eq!(ended(false, &|_| f64::NAN), None);
     }
 
     #[test]

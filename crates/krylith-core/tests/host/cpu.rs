@@ -212,6 +212,11 @@ fn preconditioners_of_solves_are_in_f32() {
 }
 
 #[test]
+fn failures_in_f32_are_repeated_in_f64() {
+    conformance::precond_precision::failures_are_repeated_in_f64("cpu");
+}
+
+#[test]
 fn factors_are_refreshed() {
     each(|space| conformance::ildu::factors_are_refreshed(space));
 }

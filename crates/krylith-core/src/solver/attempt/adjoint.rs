@@ -277,6 +277,7 @@ impl<S: SolverSpace> Rank<S> {
             stronger: None,
             spent: [0; 2],
             next_attempt: self.next_attempt,
+            promoted: self.promoted,
             restarts: Vec::with_capacity(256),
             history: History::with_capacity(0),
             choices: self.choices.clone(),

@@ -10,7 +10,7 @@ use crate::method::{ColumnsMethod, MethodSpec};
 use crate::operator::LinearOperator;
 use crate::solver::SolverSpace;
 use crate::solver::fallbacks;
-use crate::solver::watch::{Pace, Run, Watch};
+use crate::solver::watch::{Pace, Run, Standstill, Watch};
 use crate::space::{Columns, History, MOST_COLUMNS, Observer, Outcome, Space, Stop};
 use crate::{Error, Result};
 use std::time::Instant;
@@ -26,8 +26,8 @@ pub(super) struct TogetherOn<S: SolverSpace> {
     b: Vec<S::Vector>,
     x: Vec<S::Vector>,
     solved: Vec<Option<Solved>>,
-    /// Number of the attempt that solved them.
-    attempt: usize,
+    /// Number of the attempt that solved them, and true if it was [promoted](Rank::promoted).
+    attempt: (usize, bool),
 }
 
 /// The solve of one column.
@@ -111,7 +111,8 @@ impl<S: SolverSpace> Rank<S> {
         self.together = None;
         let space = Columns::new(self.space.among(self.space.len())?, count)?;
         let (method, b, x) = (spec.build_columns(&space)?, space.vector()?, space.vector()?);
-        self.together = Some(TogetherOn { space, method, spec, b, x, solved: Vec::new(), attempt: 0 });
+        self.together =
+            Some(TogetherOn { space, method, spec, b, x, solved: Vec::new(), attempt: (0, false) });
         Ok(())
     }
 
@@ -129,6 +130,8 @@ impl<S: SolverSpace> Rank<S> {
         let watches = nobody.iter_mut().zip(&mut restarts);
         let mut watches: Vec<Watch> =
             watches.map(|(nobody, restarts)| Watch::new(run, nobody, 0, restarts, pace())).collect();
+        let narrow = self.is_narrow();
+        watches.iter_mut().for_each(|watch| watch.standstill = narrow.then(|| Standstill::new(rises)));
         let (Some(on), Some(current)) = (&mut self.together, &self.current) else {
             return Err(Error::Internal("columns without an attempt".into()));
         };
@@ -140,12 +143,9 @@ impl<S: SolverSpace> Rank<S> {
             on.method.solve(&on.space, &*self.a, p, &on.b, &mut on.x, &stop, &mut observers)?
         };
         let seconds = begin.elapsed().as_secs_f64() / count as f64;
-        let ends: Vec<_> = watches
-            .iter()
-            .map(|watch| (watch.halted, watch.pace.is_some_and(|pace| pace.too_slow.is_some())))
-            .collect();
+        let ends: Vec<_> = watches.iter().map(|watch| (watch.halted, watch.too_slow().is_some())).collect();
         on.solved.clear();
-        on.attempt = self.next_attempt;
+        on.attempt = (self.next_attempt, self.promoted);
         for ((mut history, restarts), (halted, slow)) in histories.into_iter().zip(restarts).zip(ends) {
             if slow && halted.is_none() && history.outcome == Outcome::Interrupted {
                 history.outcome = Outcome::Stagnated;
@@ -163,7 +163,8 @@ impl<S: SolverSpace> Rank<S> {
         k: usize,
         stop: &Stop,
     ) -> Result<Option<(f64, Option<&'static str>)>> {
-        let Some(on) = self.together.as_mut().filter(|on| on.attempt == self.next_attempt) else {
+        let Some(on) = self.together.as_mut().filter(|on| on.attempt == (self.next_attempt, self.promoted))
+        else {
             return Ok(None);
         };
         let Some(solved) = on.solved.get_mut(k).and_then(Option::take) else { return Ok(None) };

@@ -11,9 +11,9 @@ use crate::problem::LocalProblem;
 use crate::solver::SolverSpace;
 use rayon::prelude::*;
 
-/// Largest ‖P (i w) − i P w‖/‖P w‖ at which P counts as complex-linear. It allows for rounding errors of
-/// factors.
-const ROUNDING: f64 = 1e-8;
+/// Largest ‖P (i w) − i P w‖/‖P w‖ at which P counts as complex-linear, in f64 and in f32. It allows for
+/// rounding errors of factors.
+const ROUNDING: [f64; 2] = [1e-8, 1e-4];
 
 /// Returns true if every 2×2 part of every block is that of a complex number, and some number is not real.
 /// The test of another matrix ends at its first blocks. Collective.
@@ -58,11 +58,13 @@ fn numbers(a: &Bsr) -> [bool; 2] {
     }
 }
 
-/// Returns true if P (i w) = i P w up to rounding errors, for a random w. Collective.
+/// Returns true if P (i w) = i P w up to rounding errors, which are those of f32 if P is `narrow`, for a
+/// random w. Collective.
 pub(super) fn is_linear<S: SolverSpace>(
     space: &S,
     p: &dyn LinearOperator<S>,
     local: &LocalProblem,
+    narrow: bool,
 ) -> Result<bool> {
     let room = (|| Ok([space.vector()?, space.vector()?, space.vector()?]))();
     let [mut w, mut of_w, mut turned] = agree(space.comm(), room)?;
@@ -81,7 +83,8 @@ pub(super) fn is_linear<S: SolverSpace>(
         sums[1] += two * two;
     }
     space.comm().sum(&mut sums)?;
-    Ok(sums[0] <= ROUNDING * ROUNDING * sums[1])
+    let rounding = ROUNDING[usize::from(narrow)];
+    Ok(sums[0] <= rounding * rounding * sums[1])
 }
 
 #[cfg(test)]
