@@ -301,16 +301,14 @@ impl Solver<'_> {
             }
             tolerance *= 0.5 / missed;
         }
-        // Rounding of x may allow no smaller residual of scaled rows than this.
-        let limit = match self.solution.history.outcome {
-            Outcome::RoundingLimit => {
-                let (inverses, original) = (&rows.inverses, self.problem.original());
-                let norms = self
-                    .workers
-                    .first(|| original.pair_of_norms(Some(inverses), &original.sizes(b, x)?, b))?;
-                LIMIT * f64::EPSILON / 2.0 * norms[0] / norms[1].max(f64::MIN_POSITIVE)
-            }
-            _ => 0.0,
+        // Rounding of x may allow no smaller residual of scaled rows than this, however the last solve ended.
+        let limit = if best.by_rows > rtol {
+            let (inverses, original) = (&rows.inverses, self.problem.original());
+            let sizes = || original.pair_of_norms(Some(inverses), &original.sizes(b, x)?, b);
+            let norms = self.workers.first(sizes)?;
+            LIMIT * f64::EPSILON / 2.0 * norms[0] / norms[1].max(f64::MIN_POSITIVE)
+        } else {
+            0.0
         };
         let history = &mut self.solution.history;
         let met = best.plain <= plain_target && best.by_rows <= rtol.max(limit);
