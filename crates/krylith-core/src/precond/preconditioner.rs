@@ -129,8 +129,8 @@ pub struct PrecondInfo {
 }
 
 impl PrecondInfo {
-    /// Returns true if some part of the preconditioner computes in f32, or is stored in it because `asked` was
-    /// f32.
+    /// Returns true if some part of the preconditioner computes in f32, or is stored in it because `asked`
+    /// was f32.
     pub(crate) fn is_narrow(&self, asked: Option<Precision>) -> bool {
         fn any(parameters: &[(String, Value)], precision: &str) -> bool {
             parameters.iter().any(|(name, value)| match value {

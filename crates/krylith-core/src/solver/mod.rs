@@ -162,7 +162,7 @@ pub trait SolverSpace:
     fn judge_constants(&self, _terms: &Terms) -> Result<Option<[u64; 2]>> {
         Ok(None)
     }
-    /// Returns the share of couplings that convection dominates, as [`symmetric::convective`] does; `None` if
+    /// Returns the share of couplings that convection dominates, as `symmetric::convective` does; `None` if
     /// the device does not count them.
     ///
     /// # Errors

@@ -322,7 +322,8 @@ mod tests {
     fn a_standstill_is_told_from_slow_progress() {
         let ended = |rises: bool, residual: &dyn Fn(usize) -> f64| {
             let mut standstill = Standstill::new(rises);
-            (0..5000).find(|&iteration| {
+            let runs = |iteration: &usize| !(residual(*iteration) <= 1e-10);
+            (0..5000).take_while(runs).find(|&iteration| {
                 let relative_residual = residual(iteration);
                 standstill.tell(Progress { iteration, relative_residual, target: 1e-10 });
                 standstill.is_reached

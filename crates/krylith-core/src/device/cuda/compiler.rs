@@ -231,7 +231,8 @@ pub struct Warmed {
 }
 
 /// Puts the kernels of common sizes for an architecture into the cache, on all threads of the calling pool.
-/// With `precond` f32, so are the kernels of preconditioners that compute in f32. `tell` gets the number of kernels that are there, and the number of all, after each of them.
+/// With `precond` f32, so are the kernels of preconditioners that compute in f32. `tell` gets the number of
+/// kernels that are there, and the number of all, after each of them.
 ///
 /// # Errors
 /// No folder for the cache; a missing NVRTC; a full disk.

@@ -49,6 +49,6 @@ impl<S: SolverSpace> Rank<S> {
         let is_steady = |left: f64| left <= FAR * self.history.iterations as f64;
         let others = is(Reason::IndefinitePreconditioner) || too_slow.is_some_and(is_steady);
         let remain = self.after(self.next_attempt).is_some();
-        !is(Reason::IndefiniteMatrix) && !(others && remain)
+        !(is(Reason::IndefiniteMatrix) || others && remain)
     }
 }

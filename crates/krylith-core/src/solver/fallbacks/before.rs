@@ -38,7 +38,8 @@ const AT_LEAST: f64 = 0.03;
 
 impl BeforeDirect {
     /// Creates a limit by the estimated seconds of direct factors. A separator can be computed in this number
-    /// of seconds, which are infinite if it gave the estimate. `soon` are the seconds up to which a costly attempt does not follow one that was too slow.
+    /// of seconds, which are infinite if it gave the estimate. `soon` are the seconds up to which a costly
+    /// attempt does not follow one that was too slow.
     pub(super) fn by_time(direct: f64, bisection: f64, soon: f64, symmetric: bool) -> Self {
         let direct = direct.max(AT_LEAST);
         Self { iterations: usize::MAX, direct, soon, bisection, symmetric, is_close: bisection.is_infinite() }

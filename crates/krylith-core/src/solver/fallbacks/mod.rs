@@ -95,7 +95,8 @@ pub(crate) fn weak_rows<S: SolverSpace>(
 ) -> Result<usize> {
     let weak = diagnosis.weak_diagonal;
     let open = *options.precond_or_auto() == PrecondSpec::Auto && !has_whole_vectors(local, options);
-    if weak <= FEW_WEAK || diagnosis.missing_diagonal.count > 0 || !open {
+    let scales = weak > FEW_WEAK && diagnosis.missing_diagonal.count == 0 && open;
+    if !scales {
         return Ok(weak);
     }
     // An entry may overflow, on all ranks alike.

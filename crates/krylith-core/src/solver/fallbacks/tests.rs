@@ -63,7 +63,7 @@ fn gmres_is_flexible_where_f32_would_cost_a_restart() {
         assert_eq!(of("precond_precision=f32 rtol=1e-8"), format!("{precond} with fgmres(300)"));
         assert_eq!(of("precond_precision=f32 rtol=1e-6"), format!("{precond} with gmres(300)"));
         assert_eq!(of("precond_precision=f64 rtol=1e-10"), format!("{precond} with gmres(300)"));
-        assert_eq!(of("precond_precision=f32 rtol=1e-10 method=gmres"), format!("{precond} with gmres(30)"));
+        assert_eq!(of("precond_precision=f32 rtol=1e-10 method=gmres"), format!("{precond} with gmres(300)"));
     }
     assert_eq!(last("precond=jacobi precond_precision=f32 rtol=1e-10"), "jacobi with gmres(300)");
     assert_eq!(
