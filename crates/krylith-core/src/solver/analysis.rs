@@ -11,6 +11,7 @@ use crate::halo::to_owners;
 use crate::matching::WEAK;
 use crate::matrix::{Arrays, Bsr, Dense};
 use crate::operator::{ColumnMaxima, Terms, fold_rows, with_block};
+use rayon::prelude::*;
 use std::ops::Range;
 
 /// Number of indices that are listed individually.
@@ -93,6 +94,39 @@ fn is_weak(diagonal: f64, largest: f64) -> bool {
 fn is_scalar(terms: &Terms) -> bool {
     (terms.terms.len(), terms.block(), terms.stages()) == (1, 1, 1)
 }
+
+/// Returns true if no diagonal entry is weak once rows and columns are divided by the square roots of their
+/// diagonal magnitudes, none of which is zero. Then units alone made diagonal entries weak. It takes the time
+/// of two products. Returns false if some rank has its matrix in GPU memory alone. Collective.
+///
+/// # Errors
+/// A rank that has ended or failed.
+pub(super) fn is_strong_when_scaled(terms: &Terms, comm: &dyn Communicator) -> Result<bool> {
+    let [(_, a)] = &terms.terms[..] else { return Ok(false) };
+    let mut count = [usize::from(a.storage().is_on_device_alone()) as f64];
+    comm.sum(&mut count)?;
+    if count[0] > 0.0 || !is_scalar(terms) {
+        return Ok(false);
+    }
+    let a = Arrays::of(a);
+    let of_row = |i: usize| a.col[a.row(i)].iter().zip(&a.values[a.row(i)]);
+    let diagonal = |i: usize| of_row(i).map(|(&j, v)| if j as usize == i { *v } else { 0.0 }).sum::<f64>();
+    let rows = || (0..a.row_ptr.len() - 1).into_par_iter().with_min_len(LEAST);
+    let mut scale: Vec<f64> = rows().map(|i| diagonal(i).abs().sqrt().recip()).collect();
+    if let Some(halo) = &terms.halo {
+        scale = halo.with_ghosts(comm, 1, &scale)?;
+    }
+    let is_strong = |i: usize| {
+        let largest = of_row(i).map(|(&j, v)| v.abs() * scale[j as usize]).fold(0.0, f64::max);
+        WEAK * largest * scale[i] <= 1.0
+    };
+    count[0] = rows().filter(|&i| !is_strong(i)).count() as f64;
+    comm.sum(&mut count)?;
+    Ok(count[0] == 0.0)
+}
+
+/// Rows of a task.
+const LEAST: usize = 2048;
 
 /// Largest number of blocks of a row that does not count as long.
 const LONG: usize = 256;

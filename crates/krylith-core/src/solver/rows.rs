@@ -299,7 +299,9 @@ impl Solver<'_> {
             if missed <= 1.0 || inner.outcome() != Outcome::Converged {
                 break;
             }
-            tolerance *= 0.5 / missed;
+            // The residual of x may be far below the tolerance, as at the start of a repeated solve.
+            let reached = inner.history.criterion_value;
+            tolerance = if reached > 0.0 { tolerance.min(reached) } else { tolerance } * 0.5 / missed;
         }
         // Rounding of x may allow no smaller residual of scaled rows than this, however the last solve ended.
         let limit = if best.by_rows > rtol {

@@ -52,6 +52,23 @@ impl Pattern {
         &self.col[self.row_ptr[i]..self.row_ptr[i + 1]]
     }
 
+    /// Returns true if every entry has a mirrored entry. Sums of hashes are compared, so the answer is wrong
+    /// with a probability of 2⁻⁶⁴.
+    pub fn is_symmetric(&self) -> bool {
+        let mut sum = 0u64;
+        for i in 0..self.len() as u32 {
+            for &j in self.row(i as usize) {
+                let both = u64::from(i.min(j)) << 32 | u64::from(i.max(j));
+                let hash = (both ^ both >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+                let hash = (hash ^ hash >> 32).wrapping_mul(0x94d0_49bb_1331_11eb);
+                // The diagonal counts on neither side.
+                let side = u64::from(j > i).wrapping_sub(u64::from(j < i));
+                sum = sum.wrapping_add(side.wrapping_mul(hash));
+            }
+        }
+        sum == 0
+    }
+
     /// Returns the beginning of each row's list of neighbours, and these lists. A neighbour of a row is
     /// coupled to it in either direction. If it is coupled in both directions, it is listed twice, which is
     /// harmless for searches.

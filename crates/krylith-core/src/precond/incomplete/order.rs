@@ -60,19 +60,26 @@ fn suspect(pattern: &Pattern, levels: &[u32], count: usize, profile: usize) -> b
     if 6 * profile as u128 > n * n {
         return true;
     }
-    l.pow(3) > 64 * n
-        && l * n > 2 * depth(pattern, levels, count) as u128 * n.max(entries.saturating_sub(5 * n))
+    let enough = (l * n).div_ceil(2 * n.max(entries.saturating_sub(5 * n)));
+    l.pow(3) > 64 * n && depth(pattern, levels, count, enough as usize) < enough as usize
 }
 
-/// Returns d: the depth of a breadth-first search from the lowest row of the last level.
-fn depth(pattern: &Pattern, levels: &[u32], count: usize) -> usize {
+/// Returns d: the depth of a breadth-first search from the lowest row of the last level, or `enough` if it is
+/// at least that.
+fn depth(pattern: &Pattern, levels: &[u32], count: usize, enough: usize) -> usize {
     let start = levels.iter().position(|&l| l as usize + 1 == count).expect("the last level has rows");
-    let (ptr, neighbours) = pattern.neighbours();
+    let listed;
+    let (ptr, neighbours) = if pattern.is_symmetric() {
+        (&pattern.row_ptr, &pattern.col)
+    } else {
+        listed = pattern.neighbours();
+        (&listed.0, &listed.1)
+    };
     let mut seen = vec![false; pattern.len()];
     let (mut front, mut next) = (vec![start as u32], Vec::new());
     seen[start] = true;
     let mut depth = 0;
-    while !front.is_empty() {
+    while !front.is_empty() && depth < enough {
         depth += 1;
         for &i in &front {
             for &j in &neighbours[ptr[i as usize]..ptr[i as usize + 1]] {
@@ -154,6 +161,22 @@ mod tests {
         rows.iter().for_each(|row| row_ptr.push(row_ptr[row_ptr.len() - 1] + row.len()));
         let col = rows.concat();
         Pattern { row_ptr, from: (0..col.len() as u32).collect(), col }
+    }
+
+    /// A search that stops early says whether the depth is large enough, also for patterns that are not
+    /// symmetric.
+    #[test]
+    fn depths_are_bounded() {
+        let shifted = |offsets: &'static [[isize; 3]]| grid([9, 7, 5], offsets, |x| x[0] + 9 * (x[1] + 7 * x[2]));
+        for pattern in [shifted(&FACES), shifted(&[[-1, 0, 0], [0, -1, 0], [0, 0, -1]])] {
+            let levels = pattern.levels();
+            let count = level_count(&levels);
+            let whole = depth(&pattern, &levels, count, usize::MAX);
+            assert_eq!(whole, 8 + 6 + 4 + 1);
+            let bounded = |enough| depth(&pattern, &levels, count, enough);
+            assert_eq!([0, 1, 7, whole + 1].map(bounded), [0, 1, 7, whole]);
+        }
+        assert!(shifted(&FACES).is_symmetric() && !shifted(&[[-1, 0, 0]]).is_symmetric());
     }
 
     fn is_suspect(pattern: &Pattern) -> bool {
