@@ -191,9 +191,13 @@ impl Standstill {
     }
 }
 
+/// Multiple of the iterations before a later budget that must be left. Direct factors, whose estimate is that
+/// budget, take at least five times as long as the estimate, which takes half of those iterations.
+const WORTH: f64 = 3.0;
+
 /// A budget that replaces that of an attempt once it has run for some iterations.
 pub(super) struct Later<'a> {
-    /// The iteration from which the new budget counts, if more than as many iterations are left.
+    /// The iteration from which the new budget counts, if more than [`WORTH`] times as many are left.
     pub at: usize,
     /// Computes the budget.
     pub budget: &'a mut dyn FnMut() -> Budget,
@@ -245,7 +249,7 @@ impl Observer for Watch<'_> {
             self.halted = Some(why);
         }
         let too_slow = self.pace.as_mut().is_some_and(|pace| {
-            let is_due = |later: &mut Later| p.iteration >= later.at && pace.left > later.at as f64;
+            let is_due = |later: &mut Later| p.iteration >= later.at && pace.left > WORTH * later.at as f64;
             if let Some(later) = self.later.take_if(is_due) {
                 pace.budget = (later.budget)();
             }

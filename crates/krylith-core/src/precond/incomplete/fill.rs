@@ -69,6 +69,21 @@ impl Pattern {
         sum == 0
     }
 
+    /// Returns the beginning of each column's list of rows, and these lists.
+    pub fn transposed(&self) -> (Vec<usize>, Vec<u32>) {
+        let mut ptr = vec![0usize; self.len() + 1];
+        self.col.iter().for_each(|&j| ptr[j as usize + 1] += 1);
+        (0..self.len()).for_each(|j| ptr[j + 1] += ptr[j]);
+        let (mut next, mut rows) = (ptr.clone(), vec![0u32; self.col.len()]);
+        for i in 0..self.len() {
+            for &j in self.row(i) {
+                rows[next[j as usize]] = i as u32;
+                next[j as usize] += 1;
+            }
+        }
+        (ptr, rows)
+    }
+
     /// Returns the beginning of each row's list of neighbours, and these lists. A neighbour of a row is
     /// coupled to it in either direction. If it is coupled in both directions, it is listed twice, which is
     /// harmless for searches.

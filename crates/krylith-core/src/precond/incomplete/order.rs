@@ -68,13 +68,9 @@ fn suspect(pattern: &Pattern, levels: &[u32], count: usize, profile: usize) -> b
 /// at least that.
 fn depth(pattern: &Pattern, levels: &[u32], count: usize, enough: usize) -> usize {
     let start = levels.iter().position(|&l| l as usize + 1 == count).expect("the last level has rows");
-    let listed;
-    let (ptr, neighbours) = if pattern.is_symmetric() {
-        (&pattern.row_ptr, &pattern.col)
-    } else {
-        listed = pattern.neighbours();
-        (&listed.0, &listed.1)
-    };
+    // The rows of a symmetric pattern have all neighbours.
+    let columns = (!pattern.is_symmetric()).then(|| pattern.transposed());
+    let of_column = |j: usize| columns.as_ref().map_or(&[][..], |(ptr, rows)| &rows[ptr[j]..ptr[j + 1]]);
     let mut seen = vec![false; pattern.len()];
     let (mut front, mut next) = (vec![start as u32], Vec::new());
     seen[start] = true;
@@ -82,7 +78,7 @@ fn depth(pattern: &Pattern, levels: &[u32], count: usize, enough: usize) -> usiz
     while !front.is_empty() && depth < enough {
         depth += 1;
         for &i in &front {
-            for &j in &neighbours[ptr[i as usize]..ptr[i as usize + 1]] {
+            for &j in pattern.row(i as usize).iter().chain(of_column(i as usize)) {
                 if !std::mem::replace(&mut seen[j as usize], true) {
                     next.push(j);
                 }

@@ -312,6 +312,9 @@ struct Graph<'a> {
 /// Number of rows whose entries are compared with mirrored entries, and the share of mirrored entries from
 /// which rows keep their places.
 const MIRRORED: (usize, f64) = (500, 0.5);
+/// The share of mirrored entries from which columns have no neighbours that rows lack, or few. It is 0.9 to
+/// 0.95 for reacting species that do not all depend on each other, where columns would double the time.
+const ALIKE: f64 = 0.85;
 
 /// Marks vertices of dense rows and columns, which no pass enters.
 const NEVER: u8 = u8::MAX;
@@ -336,8 +339,8 @@ impl<'a> Graph<'a> {
         let sample =
             || (0..n).step_by((n / MIRRORED.0).max(1)).flat_map(|i| of(i).iter().map(move |j| (i, *j)));
         let mirrored = sample().filter(|(i, j)| of(*j as usize).contains(&(*i as u32))).count();
-        if mirrored == sample().count() {
-            // The pattern is symmetric, or nearly so, which suffices for an estimate.
+        if mirrored as f64 >= ALIKE * sample().count() as f64 {
+            // The rows alone then suffice for an estimate.
             drop(row_ptr);
             return Self::of(terms, true);
         }
