@@ -43,10 +43,10 @@ pub(crate) struct Costs {
 // of 25 such systems are 0.57 to 2.1 times the measured seconds (bench/runs/2026-11-29-cpu-bare).
 /// Seconds of a direct factorisation per entry of L, per cube of a separator, per unknown and per entry of A.
 const FACTOR: [f64; 4] = [17e-9, 0.4e-9, 1.4e-6, 0.12e-6];
-/// Seconds per unknown to dissect a graph, where that pays: more nodes or larger cubes of separators than
-/// these.
+/// Seconds per unknown to dissect a graph, and the share of the time per cube of a separator that a minimum
+/// degree order takes longer. The order with less time is used.
 const DISSECT: f64 = 4.6e-6;
-const DISSECTED: [f64; 2] = [50_000.0, 4e7];
+const BY_DEGREE: f64 = 0.6;
 /// Cost of L and U with pivoting, as a multiple of the cost of L alone.
 const PIVOTS: f64 = 1.3;
 /// Size of the separators of edge elements, as a share of the width of levels. Each level has edges within a
@@ -280,8 +280,8 @@ impl Levels {
         let cubes: f64 = self.parts.iter().map(|part| part.separators(3)).sum::<f64>() * order.powi(3);
         let pivots = if symmetric { 1.0 } else { PIVOTS };
         let factors = pivots * (FACTOR[0] * self.fill(rows) * order * order + FACTOR[1] * cubes);
-        let dissect = if nodes > DISSECTED[0] || cubes > DISSECTED[1] { DISSECT } else { 0.0 };
-        factors + FACTOR[2] * nodes * order + FACTOR[3] * entries + dissect * nodes
+        let ordering = (DISSECT * nodes).min(BY_DEGREE * FACTOR[1] * cubes);
+        factors + FACTOR[2] * nodes * order + FACTOR[3] * entries + ordering
     }
 }
 
