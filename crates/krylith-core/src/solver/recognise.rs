@@ -162,7 +162,12 @@ impl<'a> ScalarRows<'a> {
         self.whole_row(i).filter(move |(j, _)| *j < n)
     }
 
-    /// The same with columns of ghosts.
+    /// Returns an entry; zero if it is not stored.
+    pub fn entry(&self, i: usize, j: usize) -> f64 {
+        self.row(i).find(|(k, _)| *k == j).map_or(0.0, |(_, v)| v)
+    }
+
+    /// The same as [`row`](Self::row) with columns of ghosts.
     #[inline]
     fn whole_row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> {
         let (b, r) = (self.block, i % self.block);

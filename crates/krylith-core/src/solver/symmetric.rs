@@ -85,7 +85,7 @@ pub(super) fn is_mirrored(terms: &Terms) -> bool {
     sample(a.rows(), MIRRORED[0]).filter(|&i| is_short(i)).all(|i| {
         let own = largest(i);
         a.row(i).filter(|(j, _)| *j != i && is_short(*j)).all(|(j, v)| {
-            let mirrored = a.row(j).find(|(k, _)| *k == i).map_or(0.0, |(_, v)| v);
+            let mirrored = a.entry(j, i);
             (v - mirrored).abs() <= DIFFERENCE * own.min(largest(j))
         })
     })
@@ -104,7 +104,7 @@ pub(super) fn convective(terms: &Terms) -> Option<f64> {
     let (mut all, mut found) = (0usize, 0usize);
     for i in sample(a.rows(), MIRRORED[0]).filter(|&i| is_short(i)) {
         for (j, v) in a.row(i).filter(|(j, _)| *j != i && is_short(*j)) {
-            let mirrored = a.row(j).find(|(k, _)| *k == i).map_or(0.0, |(_, v)| v);
+            let mirrored = a.entry(j, i);
             let (least, most) = (v.abs().min(mirrored.abs()), v.abs().max(mirrored.abs()));
             all += 1;
             found += usize::from(v * mirrored < 0.0 || least < ONE_SIDED * most);

@@ -92,7 +92,7 @@ impl Budget {
 
 /// An attempt whose residual hardly falls ends earlier: after this share of the minimum number of iterations,
 /// if more than this multiple of the permitted number is left.
-const HOPELESS: [(f64, f64); 2] = [(0.25, 100.0), (0.5, 20.0)];
+const HOPELESS: [(f64, f64); 2] = [(0.25, 100.0), (0.5, 8.0)];
 /// The smallest number of iterations of such an attempt.
 const FEWEST: usize = 8;
 

@@ -22,8 +22,10 @@ const FEW: usize = 300;
 // Measured on one core for 69 systems of 5,000 to 94,000 unknowns: flow, porous media, elasticity, Maxwell's
 // equations, reactions, circuits and more.
 /// Seconds of factors that a dissection saves, per operation by minimum degree. It halves the operations of
-/// most systems in three dimensions, and saves a quarter in two.
-const SAVED: f64 = 0.06e-9;
+/// most systems in three dimensions, and saves a quarter in two. Pivots are also delayed less: factors of
+/// Stokes flow with slip of 46,000 unknowns took 1.1 s instead of 1.8 s, with 0.8 of the operations. The second
+/// number is for L U, which delays more: an optimality system of 36,000 unknowns took 8 s instead of 49 s.
+const SAVED: [f64; 2] = [0.1e-9, 0.2e-9];
 /// Seconds of a dissection per vertex and per stored neighbour.
 const DISSECT: [f64; 2] = [2.5e-6, 0.35e-6];
 /// Largest ratio of operations at which a dissection replaces minimum degree, whose fronts are smaller. A
@@ -229,11 +231,16 @@ fn members(vertex: &[u32], count: usize) -> Vec<Vec<u32>> {
     members
 }
 
-/// Returns the fronts of an order with little work.
+/// Returns the fronts of an order with little work, for symmetric factors or L U.
 ///
 /// # Errors
 /// Out of memory; the limits of the caller's work are reached.
-pub(super) fn tree(pattern: &Pattern, pairs: &[[u32; 2]], limits: Option<&Limits>) -> Result<Tree> {
+pub(super) fn tree(
+    pattern: &Pattern,
+    symmetric: bool,
+    pairs: &[[u32; 2]],
+    limits: Option<&Limits>,
+) -> Result<Tree> {
     let (vertex, count) = pattern.vertices(pairs);
     let members = members(&vertex, count);
     let graph = pattern.graph(&vertex, &members);
@@ -242,9 +249,10 @@ pub(super) fn tree(pattern: &Pattern, pairs: &[[u32; 2]], limits: Option<&Limits
         Columns::new(pattern, unknowns)
     };
     let degree = if count <= MANY { Some(expanded(dissect::minimum_degree(&graph)?)) } else { None };
+    let saved = SAVED[usize::from(!symmetric)];
     let seconds = DISSECT[0] * count as f64 + DISSECT[1] * graph.adj.len() as f64;
     let columns = match degree {
-        Some(columns) if count < FEW || SAVED * columns.cost().operations < seconds => columns,
+        Some(columns) if count < FEW || saved * columns.cost().operations < seconds => columns,
         degree => {
             let dissected = expanded(dissect::order(graph, limits)?);
             match degree {

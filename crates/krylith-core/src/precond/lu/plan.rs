@@ -54,7 +54,7 @@ impl Plan {
             place
         });
         let pattern = Pattern::new(a, diagonal.as_deref());
-        let tree = order::tree(&pattern, pairs, limits().as_ref())?;
+        let tree = order::tree(&pattern, symmetric, pairs, limits().as_ref())?;
         drop(pattern);
         let row_place: Vec<u32> = match &diagonal {
             Some(diagonal) => diagonal.iter().map(|&k| tree.place[k as usize]).collect(),

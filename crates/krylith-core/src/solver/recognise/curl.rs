@@ -61,7 +61,7 @@ fn sample(a: &ScalarRows, diagonal: &[f64]) -> Option<f64> {
         let (mut sum, mut all, mut others) = (0.0, 0.0, 0usize);
         for (j, v) in a.row(i) {
             (sum, all, others) = (sum + v, all + v.abs(), others + usize::from(j != i));
-            let mirrored = a.row(j).find(|(k, _)| *k == i).map_or(0.0, |(_, v)| v);
+            let mirrored = a.entry(j, i);
             if (v - mirrored).abs() > ROUNDING * diagonal[i].max(diagonal[j]) {
                 return None;
             }
