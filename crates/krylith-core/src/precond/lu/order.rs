@@ -168,16 +168,11 @@ impl Pattern {
     /// `None` if each is one unknown.
     fn compressed(&self) -> (Graph, Option<Vec<Vec<u32>>>) {
         let (vertex, count) = self.vertices(&[]);
-        self.graph_of(&vertex, count)
-    }
-
-    /// Returns the graph of these vertices, and the unknowns of each; `None` if each is one unknown.
-    fn graph_of(&self, vertex: &[u32], count: usize) -> (Graph, Option<Vec<Vec<u32>>>) {
         if count == self.len() {
             return (self.graph_of_unknowns(), None);
         }
-        let members = members(vertex, count);
-        (self.graph(vertex, &members), Some(members))
+        let members = members(&vertex, count);
+        (self.graph(&vertex, &members), Some(members))
     }
 
     /// Returns the graph of vertices that are one unknown each.
@@ -293,9 +288,8 @@ pub(super) fn dissection(
 }
 
 /// Returns the number of unknowns of a separator of A + Aᵀ for the square matrix with this pattern, by one
-/// bisection. Columns of a row may come in any order, and twice. Returns `None` if the graph has more vertices
-/// than this share of the unknowns, where unknowns with the same neighbours are one vertex.
-pub(crate) fn separator(row_ptr: &[usize], col: &[u32], most: f64) -> Option<usize> {
+/// bisection. Columns of a row may come in any order, and twice.
+pub(crate) fn separator(row_ptr: &[usize], col: &[u32]) -> usize {
     let (mut ptr, mut sorted) = (vec![0], Vec::with_capacity(col.len()));
     for ends in row_ptr.windows(2) {
         let (begin, own) = (sorted.len(), &col[ends[0]..ends[1]]);
@@ -308,16 +302,10 @@ pub(crate) fn separator(row_ptr: &[usize], col: &[u32], most: f64) -> Option<usi
         }
         ptr.push(sorted.len());
     }
-    let pattern = Pattern::of_rows(&ptr, &sorted);
-    let (vertex, count) = pattern.vertices(&[]);
-    if count as f64 > most * pattern.len() as f64 {
-        return None;
-    }
-    let graph = pattern.graph_of(&vertex, count).0;
+    let (graph, _) = Pattern::of_rows(&ptr, &sorted).compressed();
     let sizes = graph.size.clone();
     let sides = Hierarchy::new(graph).bisect();
-    let own = sizes.iter().zip(sides).filter(|(_, side)| *side == Side::Separator);
-    Some(own.map(|(size, _)| *size as usize).sum())
+    sizes.iter().zip(sides).filter(|(_, side)| *side == Side::Separator).map(|(size, _)| *size as usize).sum()
 }
 
 #[cfg(test)]

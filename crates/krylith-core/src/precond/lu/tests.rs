@@ -333,6 +333,6 @@ fn a_separator_of_a_grid_is_about_a_line_of_it() {
         col.extend(path(m, y).into_iter().flatten().filter(|i| *i < y).map(|y| (x + m * y) as u32));
         ptr.push(col.len());
     }
-    let found = super::separator(&ptr, &col, 1.0).unwrap();
+    let found = super::separator(&ptr, &col);
     assert!((m - 4..=m + 4).contains(&found), "{found}");
 }

@@ -71,12 +71,6 @@ pub(super) const WHOLE: usize = 1 << 18;
 /// separator before the split, which takes 10 to 20 % of its time. Otherwise a split that fails takes as long
 /// as the factors: 0.2 of 0.45 s for a contact problem of 27,000 unknowns.
 const UNSURE: f64 = 2.0;
-/// Above that, a separator is computed if the graph has at most this number of vertices per node: elements of
-/// higher order then make levels too wide, and the bisection is fast. Levels of a mixed method of 26,000
-/// unknowns for elasticity give 12 times the time of a split, and a separator 1.
-const MERGED: f64 = 0.5;
-/// No such limit.
-const ANY: f64 = 1.0;
 /// Seconds on a GPU for an incomplete factorisation, and for an iteration.
 const GPU: [f64; 2] = [3e-3, 50e-6];
 
@@ -117,7 +111,7 @@ pub(crate) fn by_bisection(local: &LocalProblem, symmetric: bool) -> Option<f64>
         return None;
     }
     let mut levels = Levels::of(terms, symmetric);
-    levels.scale_to(separator(terms, ANY)?);
+    levels.scale_to(separator(terms));
     Some(levels.seconds(terms.block_rows(), order as f64, entries(terms, order), symmetric))
 }
 
@@ -163,13 +157,11 @@ impl Costs {
             convective: 0.0,
         };
         let split = SPLIT[0] * iteration;
+        let unsure = costs.direct > split && costs.direct <= UNSURE * split;
         let is_split = matches!(kind, Some(Coupled::Flux | Coupled::Viscous | Coupled::Convected));
-        if costs.direct > split && is_split && !on_gpu {
-            let most = if costs.direct <= UNSURE * split { ANY } else { MERGED };
-            if let Some(size) = separator(terms, most) {
-                graph.scale_to(size);
-                (costs.direct, costs.is_close) = (seconds(&graph), true);
-            }
+        if unsure && is_split && !on_gpu {
+            graph.scale_to(separator(terms));
+            (costs.direct, costs.is_close) = (seconds(&graph), true);
         }
         costs
     }
@@ -248,8 +240,8 @@ impl Levels {
         match kind {
             Some(Coupled::CurlCurl) => self.scale(EDGES),
             Some(Coupled::Porous) => {
-                let separator = separator(terms, ANY).unwrap_or(usize::MAX) as f64;
-                self.scale((FACES * separator / self.widest()).min(1.0));
+                let separator = FACES * separator(terms) as f64;
+                self.scale((separator / self.widest()).min(1.0));
             }
             _ => {}
         }
@@ -293,18 +285,17 @@ impl Levels {
     }
 }
 
-/// Returns the size of a separator of the graph of A + Aᵀ by bisection. Returns `None` if the graph has more
-/// vertices than this share of the nodes, where nodes with the same neighbours are one vertex.
+/// Returns the size of a separator of the graph of A + Aᵀ by bisection.
 #[cfg(feature = "lu")]
-fn separator(terms: &Terms, most: f64) -> Option<usize> {
+fn separator(terms: &Terms) -> usize {
     let (row_ptr, col) = pattern(terms);
-    crate::precond::lu::separator(&row_ptr, &col, most)
+    crate::precond::lu::separator(&row_ptr, &col)
 }
 
 /// Without direct factors nothing is estimated.
 #[cfg(not(feature = "lu"))]
-fn separator(_: &Terms, _: f64) -> Option<usize> {
-    None
+fn separator(_: &Terms) -> usize {
+    usize::MAX
 }
 
 /// The columns of each row, the rows of each column unless the pattern is symmetric, and the last pass and
