@@ -1,11 +1,11 @@
-"""Precisions of a preconditioner: whole solves with multigrid in f64, stored in f32, and computed in f32.
+"""Precisions of a preconditioner: multigrid in f64, stored in f32, computed in f32, and stored in bf16.
 
     python3 bench/python/precisions.py OUT.json [--small] [--cpu THREADS] [--applications] [--only SYSTEM] [--precond NAMES]
 
 With `--applications` it measures single applications of AMG cycles, ildu and ras (`measure_applications`). `--only`
 names one of the systems, and `--precond` some of the preconditioners, such as `amg,ildu`.
 
-On a GPU it needs CuPy, and the matrix is on the GPU. For each system and each of three settings: the set-up, the best
+On a GPU it needs CuPy, and the matrix is on the GPU. For each system and each of four settings: the set-up, the best
 of seven solves of one Solver, and the best of three whole calls `krylith.solve(A, b)`, in seconds of wall clock with
 the GPU idle before and after. `residual` is |b - A x| / |b|, computed here.
 """
@@ -26,7 +26,12 @@ if not CPU:
     import cupy as cp
     import cupyx.scipy.sparse as cs
 
-SETTINGS = {"f64": "amg:compute=f64", "stored": "amg:precision=f32", "f32": "amg:compute=f32"}
+SETTINGS = {
+    "f64": "amg:compute=f64",
+    "stored": "amg:precision=f32",
+    "f32": "amg:compute=f32",
+    "bf16": "amg:compute=bf16",
+}
 
 
 def diffusion(side, contrast=1.0, wind=0.0, seed=1):
@@ -128,6 +133,8 @@ def measure(a, settings, **more):
     known = dict(rtol=1e-8, **(dict(device="cpu", threads=CPU) if CPU else dict(device="cuda")), **more)
     found = {"unknowns": n, "entries": int(a.nnz)}
     for name, precond in settings.items():
+        if "block" in more and name == "bf16":
+            continue  # blocks have no form in bf16
         krylith.solve(a, b, precond=precond, **known)  # compiles
         setup, solver = timed(lambda: krylith.Solver(a, precond=precond, **known), 1)
         solver.solve(b)
@@ -143,8 +150,15 @@ def measure(a, settings, **more):
             "iterations": x.iterations,
             "outcome": str(x.outcome),
             "residual": residual,
+            "levels_in_f32": levels_in_f32(str(x)) if name == "bf16" else None,
         }
     return found
+
+
+def levels_in_f32(text):
+    """The number of levels that a cycle in bf16 has in f32, from the description of the preconditioner."""
+    found = re.search(r"(\d+) of \d+ levels? in f32", text)
+    return int(found[1]) if found else 0
 
 
 # For each preconditioner and each setting, the keywords of a solver.
@@ -153,6 +167,7 @@ APPLICATIONS = {
         "f64": dict(precond="amg:compute=f64"),
         "stored": dict(precond="amg:precision=f32"),
         "f32": dict(precond="amg:compute=f32"),
+        "bf16": dict(precond="amg:compute=bf16"),
     },
     **{
         name: {
@@ -164,7 +179,7 @@ APPLICATIONS = {
     },
 }
 # Largest distance from the result in f64, relative to its norm. Randomized sweeps differ from run to run.
-TOLERANCE, OF_RANDOM = 1e-4, 0.3
+TOLERANCE, OF_BF16, OF_RANDOM = 1e-4, 0.03, 0.3
 # Applications of one measurement.
 TIMES = 50
 
@@ -184,10 +199,12 @@ def bytes_of_application(name, setting, a, b, text):
 
     `text` describes the preconditioner: the blocks that it drops, or the levels of a hierarchy. Each block of a factor
     has a column of 2 bytes. Columns of a hierarchy have 4 bytes, and those of its finest level are not counted,
-    because diagonals need none.
+    because diagonals need none. In bf16 the finest level is taken without its main diagonal, and the others have theirs
+    in f32 beside the entries.
     """
     n, nodes, blocks = a.shape[0], a.shape[0] // b, blocks_of(a, b)
-    value, of_vector = 8 if setting == "f64" else 4, 4 if setting == "f32" else 8
+    value = {"f64": 8, "bf16": 2}.get(setting, 4)
+    of_vector = 4 if setting in ("f32", "bf16") else 8
     if name == "amg":
         degree = int(re.search(r"Chebyshev\((\d+)\)", text)[1])
         found = 0
@@ -195,6 +212,8 @@ def bytes_of_application(name, setting, a, b, text):
         for k, points, stored in levels:
             columns = 0 if k == "0" else 4
             matrix = number(stored) * (value * b**2 + columns)
+            if setting == "bf16":
+                matrix += (4 if columns else -2) * number(points)
             found += (2 * degree - 1) * matrix + 2 * degree * 4 * of_vector * number(points) * b
         return found + 16 * n
     if name == "ildu":
@@ -246,12 +265,14 @@ def measure_applications(a, copied, **more):
             continue  # blocks are computed in f32 on GPUs alone
         found[name], reference = {}, None
         for setting, options in settings.items():
+            if "block" in more and setting == "bf16":
+                continue  # blocks have no form in bf16
             solver = krylith.Solver(a, **known, **options)
             text = str(solver.solve(x))
             solver.precondition(x, out=y)
             reference = y.copy() if reference is None else reference
             distance = float(xp.linalg.norm(y - reference) / xp.linalg.norm(reference))
-            limit = OF_RANDOM if "random" in name else TOLERANCE
+            limit = OF_RANDOM if "random" in name else OF_BF16 if setting == "bf16" else TOLERANCE
             assert distance <= limit, f"{name} in {setting} differs from f64 by {distance:e}"
             seconds, moved = calls(solver), bytes_of_application(name, setting, a, b, text)
             found[name][setting] = {
@@ -260,6 +281,7 @@ def measure_applications(a, copied, **more):
                 "share": moved / seconds / copied if CPU <= 1 else None,
                 "distance": distance,
                 "promoted": "too large for f32" in text,
+                "levels_in_f32": levels_in_f32(text) if setting == "bf16" else None,
             }
             del solver
         of = found[name]
@@ -327,6 +349,9 @@ def main():
         each = ", ".join(f"{k} {1e3 * v['solve']:.2f} ms in {v['iterations']}" for k, v in named)
         texts = [f"x{solve:.2f} x{whole:.2f}" for solve, whole in zip(ratios, wholes)]
         print(f"{name}: {each}; solve and whole over f64 {texts[0]}, over stored {texts[1]}", flush=True)
+        if "bf16" in found:
+            solve, whole = (found["f32"][k] / found["bf16"][k] for k in ("solve", "whole"))
+            print(f"  bf16 over f32: x{solve:.2f} x{whole:.2f}", flush=True)
         with open(out, "w") as f:
             json.dump(results, f, indent=1)
 

@@ -30,4 +30,4 @@ pub use krylith_matrix::{matrix, memory};
 pub use options::{DeviceSpec, Options};
 pub use problem::{FieldBlock, Problem};
 pub use solver::{Solver, solve};
-pub use space::{History, Observer, Outcome, Precision, Progress, Stop};
+pub use space::{History, Observer, Outcome, Precision, PrecondPrecision, Progress, Stop};

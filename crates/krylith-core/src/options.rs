@@ -29,7 +29,7 @@ use crate::names::{same, unknown};
 use crate::operator::{Format, ShareSpec};
 use crate::partition::{PartitionSpec, SubdomainSpec};
 use crate::precond::PrecondSpec;
-use crate::space::{Criterion, Precision, RelativeTo, Stop};
+use crate::space::{Criterion, Precision, PrecondPrecision, RelativeTo, Stop};
 use crate::{Error, Result};
 use declare::{Bytes, Choice, Codec, Count, CountOr, Flag, Real, Text, options, seconds};
 use std::fmt::{self, Display};
@@ -110,7 +110,7 @@ options! {
          multigrid (cycle=v|w|k, coarsen=classical|aggregation|smoothed|air|air1, strength=T, truncate=N, \
          aggressive=N, filter=T, relax=N, \
          border=auto|global|local, smoother=jacobi|chebyshev|ildu|ffc, sweeps=N, degree=N, coarsest=N, levels=N, \
-         precision=f64|f32, compute=f64|f32). `coarse` is `amg` without smoothing on the finest level. `lu` computes complete \
+         precision=f64|f32, compute=f64|f32|bf16). `coarse` is `amg` without smoothing on the finest level. `lu` computes complete \
          factors (most=N, over=auto|mumps|one|gpus, on=auto|device|host). `none` is the identity. `P+Q` adds two preconditioners. `P then Q` applies Q to \
          the residual that P leaves. `symmetric(P then Q)` applies P once more at the end, as `cg` needs. \
          `split(u: P, p: Q; schur=upper, S=NAME)` gives each field its own preconditioner. `cpr(p: P)` \
@@ -140,11 +140,12 @@ options! {
     precision was "store": Precision = Choice, "f64|f32", Machine, default "`f64`",
         "Precision in which matrix, preconditioner and basis are stored. Arithmetic is in f64. \
          `f32` halves the memory traffic, and the solve meets the same tolerance.";
-    precond_precision: Precision = Choice, "f64|f32", Machine, default
+    precond_precision: PrecondPrecision = Choice, "f64|f32|bf16", Machine, default
         "that of `precision`; `amg` computes in f32 from 100,000 unknowns on",
         "Precision in which the preconditioner is stored. With `f32`, `amg`, `ildu` and `ras` also compute in f32 \
-         if the range of the numbers permits it. If they then fail, they are set up again in f64. The solve meets \
-         the same tolerance.";
+         if the range of the numbers permits it. `bf16` is the same, except that `amg` with scalar nodes stores the \
+         matrices of its cycles in bf16. If they then fail, they are set up again in f64. The solve meets the same \
+         tolerance.";
     format: Format = Choice, "auto|csr|dia|dia-full", Machine, default
         "`auto`, which takes `dia` if all entries lie on at most 32 diagonals and fill most of them",
         "Format in which a matrix of block size 1 is stored for products. `csr` stores rows. `dia` stores \

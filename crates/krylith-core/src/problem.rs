@@ -17,7 +17,7 @@ use crate::memory::Numbers;
 use crate::operator::{OriginalSystem, Terms};
 use crate::partition::{LocalSubdomains, Part, RowNumbers, Rows, distribute};
 use crate::precond::NearNull;
-use crate::space::Precision;
+use crate::space::PrecondPrecision;
 use crate::{Error, Result};
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -104,7 +104,7 @@ pub(crate) struct LocalProblem<'a> {
     /// Fields of the whole system, and matrices by name.
     pub fields: &'a Fields,
     /// The precision that was asked for preconditioners.
-    pub precond_precision: Option<Precision>,
+    pub precond_precision: Option<PrecondPrecision>,
 }
 
 impl LocalProblem<'_> {

@@ -7,8 +7,8 @@ mod gpus;
 
 use conformance::{BICGSTABS, bicgstab_with, solve_with};
 use conformance::{
-    boundary, cpr, csr, direct, fields, fields_ranks, minres, near_null, precond_precision, singular, solver,
-    stages,
+    bf16, boundary, cpr, csr, direct, fields, fields_ranks, minres, near_null, precond_precision, singular,
+    solver, stages,
 };
 use conformance::{lender::Application, memory::Lender};
 use conformance::{transposed, vanka};
@@ -173,6 +173,9 @@ fn main() {
         each!(costly::cycles_on_large_planes),
         each!(multilevel::hierarchies_are_refreshed),
         each!(narrow::cycles_in_f32),
+        each!(bf16::cycles_in_bf16),
+        each!(bf16::bf16_costs_few_iterations),
+        first!(bf16::solves_in_bf16),
         each!(multilevel::cycles_are_symmetric),
         each!(multilevel::iterations_do_not_grow),
         each!(multilevel::smoothers_precondition),

@@ -17,7 +17,7 @@ pub use steps::StepsArgs;
 use crate::failure::{DONE, Result};
 use crate::options::{self, Ordering};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
-use krylith_core::Precision;
+use krylith_core::PrecondPrecision;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -92,9 +92,9 @@ pub struct WarmArgs {
     /// Compute capability to compile for, such as 9.0 [default: those of the GPUs of this machine]
     #[arg(long, value_name = "MAJOR.MINOR", value_parser = capability)]
     pub arch: Option<(i32, i32)>,
-    /// Precision in which preconditioners will compute: with f32, their kernels are compiled too
-    #[arg(long, value_name = "f64|f32", default_value_t)]
-    pub precond_precision: Precision,
+    /// Precision in which preconditioners will compute: with f32 or bf16, their kernels are compiled too
+    #[arg(long, value_name = "f64|f32|bf16", default_value_t)]
+    pub precond_precision: PrecondPrecision,
     /// Number of threads [default: one for each core]
     #[arg(long, value_name = "N", value_parser = options::ranks)]
     pub threads: Option<usize>,

@@ -209,7 +209,8 @@ pub struct Preconditioner {
     pub name: String,
     /// Its keys, as on the command line. `ildu` adds `subdomains`, `levels` and `dropped` (the share of
     /// dropped blocks); with `shift` also `shifted` (the number of shifted pivots). `compute` is the
-    /// precision in which `amg` computes; if `precond_precision` is f32, also that of `ildu` and `ras`.
+    /// precision in which `amg` computes; if `precond_precision` is f32 or bf16, also that of `ildu` and
+    /// `ras`.
     pub parameters: Map<String, serde_json::Value>,
     /// The number of entries of the preconditioner, divided by that of the matrix; null without a
     /// preconditioner.

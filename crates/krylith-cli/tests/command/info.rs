@@ -208,7 +208,7 @@ fn kernels_are_compiled_ahead_or_the_reason_is_given() {
     command.env("KRYLITH_NVRTC", "/nowhere/libnvrtc.so.13").env("KRYLITH_CACHE", f.0.path());
     let ran = Ran::new(command.output().unwrap());
     ran.fails(3, &["KRYLITH_NVRTC=/nowhere/libnvrtc.so.13", "there is no such file", "pip install"]);
-    f.run(&["warm", "--precond-precision", "f16"]).fails(2, &["f16", "f64", "f32"]);
+    f.run(&["warm", "--precond-precision", "f16"]).fails(2, &["f16", "f64", "f32", "bf16"]);
     for arch in ["7.5", "9", "hopper"] {
         f.run(&["warm", "--arch", arch]).fails(2, &[arch, "compute capability of 8.0 or later"]);
     }

@@ -22,6 +22,7 @@
 
 #[doc(hidden)] // for the tests of devices
 pub mod assemble;
+pub(crate) mod bf16;
 mod block_tiles;
 mod compose;
 mod correction;

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::operator::{LinearOperator, PointBlock, TermValues, Terms, no_transpose};
-use crate::space::{Precision, Space};
+use crate::space::{PrecondPrecision, Space};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -129,9 +129,9 @@ pub struct PrecondInfo {
 }
 
 impl PrecondInfo {
-    /// Returns true if some part of the preconditioner computes in f32, or is stored in it because `asked`
-    /// was f32.
-    pub(crate) fn is_narrow(&self, asked: Option<Precision>) -> bool {
+    /// Returns true if some part of the preconditioner computes in f32 or bf16, or is stored in f32 because
+    /// `asked` was one of them.
+    pub(crate) fn is_narrow(&self, asked: Option<PrecondPrecision>) -> bool {
         fn any(parameters: &[(String, Value)], precision: &str) -> bool {
             parameters.iter().any(|(name, value)| match value {
                 Value::Text(text) => name == "compute" && text == precision,
@@ -141,6 +141,7 @@ impl PrecondInfo {
         }
         // Others than these say in what precision they compute.
         let stored = || !any(&self.parameters, "f64") && !matches!(&*self.name, "none" | "lu");
-        any(&self.parameters, "f32") || (asked == Some(Precision::F32) && stored())
+        let narrow = ["f32", "bf16"].iter().any(|precision| any(&self.parameters, precision));
+        narrow || (asked.unwrap_or_default() != PrecondPrecision::F64 && stored())
     }
 }

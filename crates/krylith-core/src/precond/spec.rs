@@ -34,7 +34,7 @@ use super::{TileFactor, TileShape};
 use crate::matrix::MAX_BLOCK;
 use crate::names::{named, unknown, whole_number};
 use crate::partition::{SubdomainCut, SubdomainSpec};
-use crate::space::Precision;
+use crate::space::PrecondPrecision;
 use crate::{Error, Result};
 
 /// A preconditioner by name, with its parameters.
@@ -372,7 +372,7 @@ impl PrecondSpec {
 
     /// Returns the same preconditioner with cycles in f64, whatever the keys of `amg` say.
     pub(crate) fn in_f64(self) -> Self {
-        let wide = |amg: AmgSpec| AmgSpec { compute: Some(Precision::F64), ..amg };
+        let wide = |amg: AmgSpec| AmgSpec { compute: Some(PrecondPrecision::F64), ..amg };
         self.with_each(&|part| match part {
             PrecondSpec::Amg(amg) => PrecondSpec::Amg(wide(amg)),
             PrecondSpec::Coarse(amg) => PrecondSpec::Coarse(wide(amg)),

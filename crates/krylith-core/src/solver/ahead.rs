@@ -30,7 +30,7 @@ use crate::precond::{
 };
 use crate::problem::LocalProblem;
 use crate::solver::fallbacks::{Attempt, Costs, Seen, attempts};
-use crate::space::{Precision, StepSource, SweepSource};
+use crate::space::{Precision, PrecondPrecision, StepSource, SweepSource};
 use std::collections::HashSet;
 
 /// Lists the possible first attempts of a solve by its options and sizes, on a GPU whose subdomains have at
@@ -151,12 +151,18 @@ struct Precisions {
     stored: Precision,
     /// That of cycles, and of solves with factors.
     compute: Precision,
+    /// True if cycles store their matrices in bf16.
+    short: bool,
 }
 
 impl Precisions {
     fn of(options: &Options) -> Self {
-        let asked = options.precond_precision;
-        Self { stored: asked.or(options.precision).unwrap_or_default(), compute: asked.unwrap_or_default() }
+        let asked = options.precond_precision.map(PrecondPrecision::of_vectors);
+        Self {
+            stored: asked.or(options.precision).unwrap_or_default(),
+            compute: asked.unwrap_or_default(),
+            short: options.precond_precision == Some(PrecondPrecision::Bf16),
+        }
     }
 }
 
@@ -167,7 +173,7 @@ fn add_preconditioner(
     all: &mut Vec<crate::device::cuda::Kernel>,
 ) {
     let (b, s) = (terms.block(), terms.stages());
-    let Precisions { stored: precision, compute } = precisions;
+    let Precisions { stored: precision, compute, short } = precisions;
     let factors = |all: &mut Vec<crate::device::cuda::Kernel>, order: usize, rows: usize, compute| {
         if !(1..=32).contains(&order) {
             return;
@@ -213,6 +219,9 @@ fn add_preconditioner(
             if s == 1 && terms.terms.len() == 1 {
                 let entries = terms.terms[0].1.blocks().div_ceil(terms.block_rows().max(1));
                 all.extend(crate::device::cuda::multilevel::likely_in_f32(b, entries));
+                if short && b == 1 {
+                    all.extend(crate::device::cuda::multilevel::likely_in_bf16(entries));
+                }
             }
             if order <= 32 {
                 all.push(jacobi(jacobi_invert, order, options.precision).into());
@@ -329,6 +338,7 @@ mod tests {
                 "precond=ildu precond_precision=f32",
                 "precond=jacobi precond_precision=f32",
                 "precond=amg precond_precision=f32",
+                "precond=amg precond_precision=bf16",
                 "precond=amg",
                 "precond=amg:coarsen=smoothed,smoother=ildu,precision=f32",
                 "precond=split(u: amg, p: jacobi; S=selfp)",

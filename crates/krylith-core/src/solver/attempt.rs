@@ -360,7 +360,7 @@ impl<S: SolverSpace> Rank<S> {
         kept: Option<(Boxed<S>, Arc<PrecondInfo>)>,
     ) -> Result<Current<S>> {
         let asked = self.precond_precision();
-        let precision = asked.or(self.options.precision).unwrap_or_default();
+        let precision = self.stored_in();
         let (space, mut notes) = (&self.space, Vec::new());
         let attempt = &self.fallbacks[k];
         let (p, info) = match kept {

@@ -348,7 +348,7 @@ fn ildu<S: SolverSpace>(
     let factors = agree(comm, numbered(local, Ildu::new(space, terms, &subdomains, options)))?;
     let (plan, shifted) = (factors.outline(), factors.pivots().shifted);
     let mut info = factors_info(comm, spec, plan, 1, shifted, &way, start)?;
-    say_computed(comm, compute, factors.is_narrow(), &mut info)?;
+    say_computed(comm, local, factors.is_narrow(), &mut info)?;
     let text = format!("ILDU({}){}", spec.fill, info.text);
     let info = PrecondInfo { name: "ildu".into(), text, keeps_symmetry: spec.shift.is_none(), ..info };
     Ok((Some(Box::new(factors)), info))

@@ -26,7 +26,7 @@ use crate::method::{LIMIT, MethodName};
 use crate::operator::Terms;
 use crate::options::Options;
 use crate::problem::Problem;
-use crate::space::{Observer, Outcome, Precision, Progress, Stop};
+use crate::space::{Observer, Outcome, PrecondPrecision, Progress, Stop};
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -572,7 +572,7 @@ impl Scaled {
         }
         let given = &*solver.options;
         // Errors of f32 may be why the solve continues.
-        let precond_precision = given.precond_precision.map(|_| Precision::F64);
+        let precond_precision = given.precond_precision.map(|_| PrecondPrecision::F64);
         let zeros = Some(ZerosChoice::Keep);
         let options = Options { zeros, time_limit: None, precond_precision, ..given.clone() };
         let mut solver = Solver::new_cancellable(less, &options, &solver.cancel, None)?;

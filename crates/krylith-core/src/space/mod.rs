@@ -101,6 +101,48 @@ impl Precision {
     }
 }
 
+/// Precision in which a preconditioner is stored, and in which it computes if it can.
+///
+/// # Examples
+/// ```
+/// use krylith::Options;
+/// let options = Options { precond_precision: Some("bf16".parse()?), ..Options::new() };
+/// assert_eq!(options.precond_precision, Some(krylith_core::PrecondPrecision::Bf16));
+/// assert_eq!(options.to_string(), "precond_precision=bf16");
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum PrecondPrecision {
+    /// Numbers of 8 bytes.
+    #[default]
+    F64,
+    /// Numbers of 4 bytes. Cycles of multigrid, incomplete factors and their vectors are in f32.
+    F32,
+    /// As f32, but matrices of multigrid cycles and their transfers take 2 bytes per number.
+    Bf16,
+}
+
+krylith_base::names! { PrecondPrecision, "precision": F64 => "f64", F32 => "f32", Bf16 => "bf16" }
+
+impl PrecondPrecision {
+    /// Returns the precision of vectors, and of everything that has no form in bf16.
+    pub fn of_vectors(self) -> Precision {
+        match self {
+            PrecondPrecision::F64 => Precision::F64,
+            PrecondPrecision::F32 | PrecondPrecision::Bf16 => Precision::F32,
+        }
+    }
+}
+
+impl From<Precision> for PrecondPrecision {
+    fn from(precision: Precision) -> Self {
+        match precision {
+            Precision::F64 => Self::F64,
+            Precision::F32 => Self::F32,
+        }
+    }
+}
+
 /// Returns a number in (−1, 1) that depends only on a seed and an index, by SplitMix64.
 pub(crate) fn random(seed: u64, index: u64) -> f64 {
     (splitmix64(seed, index) >> 11) as f64 / (1u64 << 52) as f64 - 1.0

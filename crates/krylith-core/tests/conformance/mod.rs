@@ -8,6 +8,7 @@ pub mod arrays;
 pub mod assemble;
 #[cfg(all(feature = "cuda", feature = "lu"))]
 pub mod batch_gpu;
+pub mod bf16;
 pub mod block_tiles;
 pub mod boundary;
 pub mod cbcg;

@@ -9,7 +9,7 @@ use krylith_core::matrix::{Bsr, Csr};
 use krylith_core::method::{Cg, CgOptions};
 use krylith_core::operator::{PointBlock, TermValues, Terms};
 use krylith_core::precond::{Coarsen, CoarsenKind, Multilevel, MultilevelOptions, NearNull, Smoothing};
-use krylith_core::{Outcome, Precision, Stop};
+use krylith_core::{Outcome, Precision, PrecondPrecision, Stop};
 
 const SMOOTHERS: [Smoothing; 5] = [
     Smoothing::Jacobi { sweeps: 1 },
@@ -58,7 +58,7 @@ pub fn cycles_in_f32<S: Coarsen + 'static>(make: Make<S>) {
                     let terms = Terms::csr(&scaled(a, of_a)).unwrap();
                     let x: Vec<f64> = x.iter().map(|v| v * of_x).collect();
                     let wide = MultilevelOptions { smoothing, coarsest: 40, ..options(kind) };
-                    let narrow = MultilevelOptions { compute: Precision::F32, ..wide };
+                    let narrow = MultilevelOptions { compute: PrecondPrecision::F32, ..wide };
                     let [wide, narrow] =
                         [wide, narrow].map(|how| Multilevel::new(&space, &terms, how).unwrap());
                     assert_eq!((wide.is_narrow(), narrow.is_narrow()), (false, has));
@@ -89,7 +89,7 @@ fn of_blocks(a: &Csr, b: usize) -> Bsr {
 fn blocks<S: Coarsen + 'static>(make: Make<S>, has: bool) {
     let check = |a: &Bsr, near: Option<NearNull>, how: MultilevelOptions| {
         let (space, terms, x) = (make(a.rows()), Terms::bsr(a), Random(81).numbers(a.rows()));
-        let [wide, narrow] = [Precision::F64, Precision::F32].map(|compute| {
+        let [wide, narrow] = [PrecondPrecision::F64, PrecondPrecision::F32].map(|compute| {
             let how = MultilevelOptions { compute, ..how };
             match &near {
                 Some(near) => Multilevel::with_near_null(&space, &terms, how, near.clone()).unwrap(),
@@ -120,7 +120,8 @@ fn blocks<S: Coarsen + 'static>(make: Make<S>, has: bool) {
 /// New values give the cycle of a new hierarchy with the same P, and CG takes as many iterations as with f64.
 fn refresh<S: Coarsen + 'static>(make: Make<S>, has: bool) {
     let (a, other) = (diffusion(14, 10.0), scaled(&diffusion(14, 10.0), 3.0));
-    let (n, how) = (a.rows(), MultilevelOptions { compute: Precision::F32, ..MultilevelOptions::default() });
+    let (n, how) =
+        (a.rows(), MultilevelOptions { compute: PrecondPrecision::F32, ..MultilevelOptions::default() });
     let space = make(n);
     let mut p = Multilevel::new(&space, &Terms::csr(&a).unwrap(), how).unwrap();
     let terms = Terms::csr(&other).unwrap();
@@ -158,7 +159,7 @@ fn range<S: Coarsen + 'static>(make: Make<S>) {
     }
     let a = Csr::new(n, n, a.row_ptr().to_vec(), a.col().to_vec(), values).unwrap();
     let (space, terms) = (make(n), Terms::csr(&a).unwrap());
-    let how = MultilevelOptions { compute: Precision::F32, ..MultilevelOptions::default() };
+    let how = MultilevelOptions { compute: PrecondPrecision::F32, ..MultilevelOptions::default() };
     let narrow = Multilevel::new(&space, &terms, how).unwrap();
     let wide = Multilevel::new(&space, &terms, MultilevelOptions::default()).unwrap();
     assert!(!narrow.is_narrow());

@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use crate::conformance::multilevel::{self, diffusion};
-use crate::conformance::{air, coarse, narrow, near_null, near_null_ranks, ranks_levels};
+use crate::conformance::{air, bf16, coarse, narrow, near_null, near_null_ranks, ranks_levels};
 use krylith_core::device::cpu::Cpu;
 use krylith_core::matrix::{Bsr, Csr};
 use krylith_core::method::MethodName;
@@ -18,6 +18,21 @@ fn each(check: impl Fn(&dyn Fn(usize) -> Cpu)) {
 #[test]
 fn cycles_in_f32() {
     each(|space| narrow::cycles_in_f32(space));
+}
+
+#[test]
+fn cycles_in_bf16() {
+    each(|space| bf16::cycles_in_bf16(space));
+}
+
+#[test]
+fn bf16_costs_few_iterations() {
+    bf16::bf16_costs_few_iterations(&|n| Cpu::new(n, 2));
+}
+
+#[test]
+fn solves_in_bf16() {
+    bf16::solves_in_bf16("cpu");
 }
 
 #[test]

@@ -63,7 +63,7 @@ class Options(TypedDict, total=False):
     relative_to: Literal["b", "r0"]
     time_limit: float
     precision: Literal["f64", "f32"]
-    precond_precision: Literal["f64", "f32"]
+    precond_precision: Literal["f64", "f32", "bf16"]
     format: Literal["auto", "csr", "dia", "dia-full"]
     ranks_per_gpu: int | Literal["auto"]
     threads: int

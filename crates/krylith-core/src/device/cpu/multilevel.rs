@@ -4,6 +4,7 @@ use super::Cpu;
 use super::narrow::Narrow;
 use crate::Result;
 use crate::precond::{Coarsen, NarrowCycle, NarrowLevel};
+use crate::space::PrecondPrecision;
 use crate::threads::Pool;
 use std::sync::Arc;
 
@@ -17,8 +18,12 @@ impl Coarsen for Cpu {
     fn computes_in_f32(&self) -> bool {
         Narrow::is_available()
     }
-    fn narrow_cycle(&self, levels: &[NarrowLevel<Self>]) -> Result<Option<Box<dyn NarrowCycle<Self>>>> {
-        Ok(Narrow::new(self, levels)?.map(|made| Box::new(made) as _))
+    fn narrow_cycle(
+        &self,
+        levels: &[NarrowLevel<Self>],
+        stored: PrecondPrecision,
+    ) -> Result<Option<Box<dyn NarrowCycle<Self>>>> {
+        Ok(Narrow::new(self, levels, stored)?.map(|made| Box::new(made) as _))
     }
     fn among(&self, len: usize) -> Result<Self> {
         Ok(Self::distributed(len, self.pool().clone(), self.comm.clone()))

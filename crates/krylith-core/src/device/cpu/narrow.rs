@@ -1,28 +1,34 @@
 //! Cycles in f32 on the host (`precond/multilevel/narrow.rs`). Each residual and smoother step is computed in
 //! the pass of its product, chunk by chunk, while the numbers of a chunk are in the first-level cache.
 //!
-//! Traffic of a pass: each number of the matrix, b, D⁻¹ and x once, 4 bytes each, and 4 for the result.
+//! Traffic of a pass: each number of the matrix, b, D⁻¹ and x once, 4 bytes each, and 4 for the result. In
+//! bf16 a number of the matrix has 2 bytes, and the diagonal is another vector in f32.
 
 mod rows;
+mod stored;
+
+pub(super) use stored::{Number, Stored};
 
 use super::dia::NarrowDiagonals;
 use super::product::Own;
 use super::{CHUNK, Cpu, Wide};
 use crate::operator::check_lengths;
 use crate::precond::range::{exponent, exponent_or_zero, middle, powers};
-use crate::precond::{Diagonal, NarrowCycle, NarrowLevel};
-use crate::space::Space;
+use crate::precond::{Diagonal, NarrowCycle, NarrowLevel, bf16};
+use crate::space::{PrecondPrecision, Space};
 use crate::threads::{Disjoint, Pool, share};
 use crate::{Error, Result};
 use rayon::prelude::*;
 use rows::NarrowRows;
 use std::cell::RefCell;
 use std::ops::Range;
+use stored::add_diagonal;
 
 /// Number of numbers below which a second thread costs more time than it saves.
 const FEW: usize = 1 << 14;
 /// Smoothing sweeps on the last level if it has no inverse.
 const SMOOTHED: usize = 10;
+
 /// A V-cycle in f32.
 pub(super) struct Narrow {
     levels: Vec<Level>,
@@ -87,14 +93,14 @@ impl Narrow {
 
     /// Makes the cycle of these levels. Returns `None` for blocks, for a processor without the instructions,
     /// or if the range of the numbers is too large.
-    pub fn new(on: &Cpu, levels: &[NarrowLevel<Cpu>]) -> Result<Option<Self>> {
+    pub fn new(on: &Cpu, levels: &[NarrowLevel<Cpu>], stored: PrecondPrecision) -> Result<Option<Self>> {
         let scalar = levels.iter().all(|level| level.terms.block() == 1);
         let Some(shift) = common_exponent(levels).filter(|_| scalar && Self::is_available()) else {
             return Ok(None);
         };
         let (mut made, mut work) = (Vec::new(), Vec::new());
         for level in levels {
-            let Some(own) = Level::new(on.pool(), level, shift) else { return Ok(None) };
+            let Some(own) = Level::new(on.pool(), level, shift, stored) else { return Ok(None) };
             made.push(own);
             let n = level.space.len();
             let vector = || crate::threads::zeros(n, "a multigrid cycle in f32");
@@ -158,7 +164,7 @@ impl Smoother {
 }
 
 impl Level {
-    fn new(pool: &Pool, from: &NarrowLevel<Cpu>, shift: i32) -> Option<Self> {
+    fn new(pool: &Pool, from: &NarrowLevel<Cpu>, shift: i32, stored: PrecondPrecision) -> Option<Self> {
         let scale = 2f64.powi(shift);
         let mut level = Self { smoother: None, transfer: None, inverse: None };
         if let Some(inverse) = from.inverse {
@@ -167,25 +173,58 @@ impl Level {
         }
         if let (Some((Diagonal::Scalar(d), steps)), Some(operator)) = (from.smoother, from.operator) {
             let operator = operator.borrow();
-            let matrix = match &operator.product().own {
-                Own::Diagonals(a) => Matrix::Diagonals(NarrowDiagonals::of(a, scale)?),
-                Own::Rows(a) => Matrix::Rows(NarrowRows::of_product(pool, a, scale)?),
+            let own = &operator.product().own;
+            let rounded =
+                (stored == PrecondPrecision::Bf16).then(|| Matrix::in_bf16(pool, own, scale)).flatten();
+            let (matrix, d) = match (rounded, own) {
+                (Some(both), _) => both,
+                (None, Own::Diagonals(a)) => {
+                    (Matrix::Diagonals(NarrowDiagonals::of(a, scale)?), narrowed(d, 1.0 / scale))
+                }
+                (None, Own::Rows(a)) => {
+                    (Matrix::Rows(NarrowRows::of_product(pool, a, scale)?), narrowed(d, 1.0 / scale))
+                }
             };
             level.smoother = Some(Smoother {
                 matrix,
-                d: narrowed(d, 1.0 / scale),
+                d,
                 steps: steps.iter().map(|step| step.map(|v| v as f32)).collect(),
             });
         }
-        if let Some(t) = from.transfer {
+        if let Some(t) = from.transfer.filter(|_| level.is_in_bf16()) {
+            let (p, r) = (&t.prolongation, &t.restriction);
+            let [of_p, of_r] = bf16::weights(p, r);
+            let of = |w, values| NarrowRows::of_weights(pool, w, values);
+            level.transfer = Some([of(p, of_p), of(r, of_r)]);
+        } else if let Some(t) = from.transfer {
             let [p, r] = [&t.prolongation, &t.restriction].map(|w| NarrowRows::new(pool, w));
             level.transfer = Some([p?, r?]);
         }
         Some(level)
     }
+
+    /// Returns true if the matrix is stored in bf16.
+    fn is_in_bf16(&self) -> bool {
+        self.smoother.as_ref().is_some_and(|of| of.matrix.is_in_bf16())
+    }
 }
 
 impl Matrix {
+    /// Copies a product in bf16, and returns D⁻¹ of its smoother. Returns `None` if bf16 does not suit it.
+    fn in_bf16(pool: &Pool, from: &Own, scale: f64) -> Option<(Self, Vec<f32>)> {
+        match from {
+            Own::Diagonals(a) => NarrowDiagonals::in_bf16(a, scale).map(|(a, d)| (Self::Diagonals(a), d)),
+            Own::Rows(a) => NarrowRows::of_product_in_bf16(pool, a, scale).map(|(a, d)| (Self::Rows(a), d)),
+        }
+    }
+
+    fn is_in_bf16(&self) -> bool {
+        match self {
+            Self::Diagonals(a) => a.is_in_bf16(),
+            Self::Rows(a) => a.is_in_bf16(),
+        }
+    }
+
     fn run(&self, pool: &Pool, x: &[f32], y: &mut [f32], pass: &Pass) {
         match self {
             Self::Rows(rows) => rows.run(pool, x, y, pass),
@@ -201,6 +240,7 @@ impl Matrix {
                                 let rows = chunk * CHUNK..((chunk + 1) * CHUNK).min(n);
                                 let mut s = [0.0; CHUNK];
                                 a.multiply_rows(rows.clone(), x, &mut s[..rows.len()]);
+                                add_diagonal(a.own(), rows.clone(), x, &mut s[..rows.len()]);
                                 // SAFETY: chunks do not overlap.
                                 let y = unsafe { y.range(rows.clone()) };
                                 // SAFETY: as above.
@@ -355,6 +395,11 @@ impl NarrowCycle<Cpu> for Narrow {
     /// Nothing is recorded on a CPU, so the cycle is made again.
     fn update(&mut self, _: &[NarrowLevel<Cpu>]) -> Result<bool> {
         Ok(false)
+    }
+
+    fn in_bf16(&self) -> [usize; 2] {
+        let with = |wanted: &dyn Fn(&Level) -> bool| self.levels.iter().filter(|level| wanted(level)).count();
+        [with(&|level| level.is_in_bf16()), with(&|level| level.smoother.is_some())]
     }
 
     fn bytes(&self) -> u64 {

@@ -6,7 +6,7 @@
 //! host compiles, under a lock. If the folder is missing or read-only, cubins are not kept.
 
 use super::nvrtc::{Failure, Form, Nvrtc, missing};
-use crate::space::Precision;
+use crate::space::PrecondPrecision;
 use crate::waiting::{self, Once};
 use crate::{Error, Result};
 use rayon::prelude::*;
@@ -231,20 +231,27 @@ pub struct Warmed {
 }
 
 /// Puts the kernels of common sizes for an architecture into the cache, on all threads of the calling pool.
-/// With `precond` f32, so are the kernels of preconditioners that compute in f32. `tell` gets the number of
-/// kernels that are there, and the number of all, after each of them.
+/// With `precond` f32 or bf16, so are the kernels of preconditioners that compute in it. `tell` gets the
+/// number of kernels that are there, and the number of all, after each of them.
 ///
 /// # Errors
 /// No folder for the cache; a missing NVRTC; a full disk.
-pub fn warm(arch: (i32, i32), precond: Precision, tell: &(dyn Fn(usize, usize) + Sync)) -> Result<Warmed> {
+pub fn warm(
+    arch: (i32, i32),
+    precond: PrecondPrecision,
+    tell: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Warmed> {
     let folder = cache_folder().ok_or_else(|| {
         Error::invalid(
             "there is no folder for compiled kernels that only you can write to; set KRYLITH_CACHE to one",
         )
     })?;
     let mut kernels = super::specialisations::embedded();
-    if precond == Precision::F32 {
+    if precond != PrecondPrecision::F64 {
         kernels.extend(super::specialisations::narrow());
+    }
+    if precond == PrecondPrecision::Bf16 {
+        kernels.extend(super::specialisations::short());
     }
     let (there, compiled) = (AtomicUsize::new(0), AtomicUsize::new(0));
     kernels.par_iter().try_for_each(|kernel| {

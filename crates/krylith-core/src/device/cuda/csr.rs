@@ -5,7 +5,7 @@
 mod narrow;
 mod tiles;
 
-pub(super) use narrow::{NarrowCsr, narrow_kernels};
+pub(super) use narrow::{NarrowCsr, narrow_kernels, short_kernels};
 
 use super::Cuda;
 use super::compiler::{Defines, Kernel};
@@ -13,7 +13,7 @@ use super::dia::ResidualOf;
 use super::driver::{Buffer, Device};
 use super::launch::{Address, At, Entry, Function, Of, Reals, Set, kernels};
 use super::smooth::Smooth;
-use super::specialisations::{STORES, define, result, value, vectors};
+use super::specialisations::{STORES, apart, define, result, value, vectors};
 use crate::memory::Numbers;
 use crate::space::Precision;
 use crate::{Error, Result};
@@ -55,9 +55,11 @@ kernels! {
 }
 
 kernels! {
-    CSR_LANES in "csr_lanes.cu", |_| {
+    CSR_LANES in "csr_lanes.cu", |set| {
         let to_f64 = csr_lanes::to_f64().into();
-        PAIRS.map(|(matrix, vectors)| csr_lanes::of(matrix, vectors).into()).into_iter().chain([to_f64]).collect()
+        let short = set.choose([false, true].map(|wide| csr_lanes::in_bf16(wide).into()), []);
+        let all = PAIRS.map(|(matrix, vectors)| csr_lanes::of(matrix, vectors).into());
+        all.into_iter().chain([to_f64]).chain(short).collect()
     };
     fn csr_lanes(
         halt: At<i32>, rows: i64, shift: i32, row_ptr: At<i64>, col: At<u32>, values: Reals, x: At<f64>,
@@ -77,6 +79,8 @@ pub(crate) struct CsrShape {
     precision: Precision,
     /// Precision of vectors: f32 for products that only smooth.
     vectors: Precision,
+    /// True if values are in bf16, and the diagonal apart.
+    short: bool,
 }
 
 /// The precisions of a matrix and of the vectors that it multiplies.
@@ -90,12 +94,17 @@ impl CsrShape {
     /// Returns the mapping for a precision: of 4 to 16 entries per thread and 64 to 512 threads, the one that
     /// was fastest in the mean of ten kinds of matrices.
     pub fn choose(precision: Precision) -> Self {
-        Self { threads: 128, capacity: 1280, resident: 8, precision, vectors: Precision::F64 }
+        Self { threads: 128, capacity: 1280, resident: 8, precision, vectors: Precision::F64, short: false }
     }
 
     /// Returns the mapping for a matrix and vectors in f32.
     fn narrow() -> Self {
         Self { vectors: Precision::F32, ..Self::choose(Precision::F32) }
+    }
+
+    /// Returns the mapping for a matrix in bf16 and vectors in f32.
+    fn short() -> Self {
+        Self { short: true, ..Self::narrow() }
     }
 
     /// Number of tiles of a matrix. Tiles are windows of equal work, where a row counts as much as an eighth
@@ -113,13 +122,14 @@ impl CsrShape {
     }
 
     fn defines(&self) -> Defines {
-        vec![
-            value(self.precision),
+        let stored = if self.short { apart(1).to_vec() } else { vec![value(self.precision)] };
+        let mapping = [
             define("THREADS", self.threads),
             define("CTAS", self.resident),
             define("CAPACITY", self.capacity),
             define("LONG", Self::LONG),
-        ]
+        ];
+        stored.into_iter().chain(mapping).collect()
     }
 
     /// Returns the kernel that turns each number of y into a residual or a smoother step.
@@ -157,6 +167,12 @@ impl csr_lanes {
         let narrow = vectors(Precision::F32).into_iter().chain(result(true));
         Self.with([value(Precision::F32)].into_iter().chain(narrow).collect())
     }
+
+    /// Returns the kernel for a matrix in bf16 and vectors in f32, with results in f64 if `wide`.
+    fn in_bf16(wide: bool) -> Of<Self> {
+        let narrow = vectors(Precision::F32).into_iter().chain(result(wide));
+        Self.with(apart(1).into_iter().chain(narrow).collect())
+    }
 }
 
 fn all_kernels(set: Set) -> Vec<Kernel> {
@@ -164,8 +180,10 @@ fn all_kernels(set: Set) -> Vec<Kernel> {
     let to_others = to_others
         .into_iter()
         .map(|precision| CsrShape::choose(precision).kernel_for_others(csr_product_to).into());
-    let narrow = CsrShape::narrow();
-    let narrow = [narrow.kernel_that_smooths(csr_smooth_product), narrow.kernel_to_f64(csr_smooth_product)];
+    let shapes = set.choose([CsrShape::narrow(), CsrShape::short()], [CsrShape::narrow()]);
+    let narrow = shapes.into_iter().flat_map(|shape| {
+        [shape.kernel_that_smooths(csr_smooth_product), shape.kernel_to_f64(csr_smooth_product)]
+    });
     let both = STORES.iter().flat_map(|&precision| CsrShape::choose(precision).both());
     both.chain(to_others).chain(narrow.map(Into::into)).collect()
 }

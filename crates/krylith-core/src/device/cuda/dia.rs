@@ -11,7 +11,7 @@ mod shape;
 
 pub(super) use narrow::NarrowDia;
 pub(super) use shape::{DIA, DIA_DETECT};
-pub(crate) use shape::{likely, likely_in_f32, likely_to_smooth};
+pub(crate) use shape::{likely, likely_in_bf16, likely_in_f32, likely_to_smooth};
 
 use super::Cuda;
 use super::csr::{check_new_values, not_finite};

@@ -196,7 +196,7 @@ macro_rules! argument {
 }
 
 argument! {
-    /// An address of numbers whose type is a constant of the file: f64 or f32.
+    /// An address of numbers whose type is a constant of the file: f64, f32 or bf16.
     Reals,
     /// An address of data without a Rust type, or of several types.
     Address
@@ -244,6 +244,13 @@ impl From<&Buffer<f64>> for Reals {
 
 impl From<&Buffer<f32>> for Reals {
     fn from(buffer: &Buffer<f32>) -> Self {
+        Self(buffer.pointer())
+    }
+}
+
+/// Numbers in bf16.
+impl From<&Buffer<u16>> for Reals {
+    fn from(buffer: &Buffer<u16>) -> Self {
         Self(buffer.pointer())
     }
 }

@@ -14,6 +14,7 @@ pub(super) struct Smooth {
     pub last: i32,
     pub keeps: i32,
     pub exponent: u64,
+    pub own: u64,
 }
 
-const _: () = assert!(size_of::<Smooth>() == 72);
+const _: () = assert!(size_of::<Smooth>() == 80);

@@ -44,6 +44,7 @@ const FILES: &[&File] = &[
     &interleaved::INTERLEAVE,
     &interleaved::INTERLEAVED,
     &multilevel::AGGREGATE,
+    &multilevel::BF16,
     &multilevel::BLOCK_PRODUCTS,
     &multilevel::BOUNDARY,
     &multilevel::FETCH,
@@ -91,7 +92,7 @@ macro_rules! headers {
     };
 }
 headers! {
-    "amg.cuh", "amg_galerkin.cuh", "amg_table.cuh", "cut.cuh", "halo.cuh", "ildu.cuh", "ildu_plan.cuh",
+    "amg.cuh", "amg_galerkin.cuh", "amg_table.cuh", "bf16.cuh", "cut.cuh", "halo.cuh", "ildu.cuh", "ildu_plan.cuh",
     "kron_pack.cuh", "kron_residual.cuh", "peers.cuh", "pivots.cuh", "scan.cuh", "schwarz.cuh", "search.cuh",
     "smooth.cuh", "step.cuh", "tile.cuh", "twofold.cuh",
 }
@@ -112,6 +113,12 @@ pub(crate) fn define(name: &str, value: impl ToString) -> (String, String) {
 
 pub(crate) fn value(precision: Precision) -> (String, String) {
     define("VALUE", if precision == Precision::F64 { "double" } else { "float" })
+}
+
+/// The constants of a kernel with a matrix in bf16, whose diagonal is apart (`APART` of
+/// `kernels/smooth.cuh`).
+pub(crate) fn apart(how: u32) -> [(String, String); 2] {
+    [define("VALUE", "bf16"), define("APART", how)]
 }
 
 /// The constants of a kernel with vectors in f32, and nothing for vectors in f64.
@@ -160,7 +167,7 @@ pub fn narrow() -> Vec<Kernel> {
             .map(|pair| if *pair == value(Precision::F32) { value(Precision::F64) } else { pair.clone() });
         (kernel.file, all.collect::<Vec<_>>())
     };
-    let mut kernels = of(FILES.iter().filter(|file| file.name != product::KRON_PRODUCT.name), Set::All);
+    let mut kernels = vector_kernels();
     kernels.retain(|kernel| {
         let float = kernel.defines.iter().any(|(_, value)| value == "float");
         float && common.contains(&in_f64(kernel)) && known.insert(key(kernel))
@@ -168,9 +175,41 @@ pub fn narrow() -> Vec<Kernel> {
     kernels
 }
 
+/// Returns the variants of the common kernels that cycles with `precond_precision=bf16` use: those that store
+/// a matrix in bf16, and those that round to it.
+pub fn short() -> Vec<Kernel> {
+    let common: HashSet<_> = embedded().into_iter().map(|kernel| (kernel.file, kernel.defines)).collect();
+    let in_f32 = |kernel: &Kernel| {
+        let all = kernel.defines.iter().filter(|(name, _)| name != "APART");
+        let stored = |pair: &(String, String)| match pair.1 == "bf16" {
+            true => value(Precision::F32),
+            false => pair.clone(),
+        };
+        (kernel.file, all.map(stored).collect::<Vec<_>>())
+    };
+    let mut kernels = vector_kernels();
+    kernels.retain(|kernel| {
+        let stored = kernel.defines.iter().any(|(_, value)| value == "bf16");
+        kernel.file == multilevel::BF16.name || stored && common.contains(&in_f32(kernel))
+    });
+    kernels
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `krylith warm --precond-precision bf16` compiles cycles in bf16 of every common size.
+    #[test]
+    fn short_kernels_are_those_of_the_common_sizes() {
+        let short = short();
+        // A residual or step, a step from zero, and one with a result in f64, for two kinds of storage.
+        for (name, count) in [("dia.cu", 6), ("csr.cu", 2), ("csr_lanes.cu", 2), ("amg_bf16.cu", 1)] {
+            assert_eq!(short.iter().filter(|kernel| kernel.file == name).count(), count, "{name}");
+        }
+        let narrow = narrow();
+        assert!(short.iter().all(|k| narrow.iter().all(|n| (n.file, &n.defines) != (k.file, &k.defines))));
+    }
 
     /// `krylith warm --precond-precision f32` compiles factors and cycles in f32 of every common size.
     #[test]

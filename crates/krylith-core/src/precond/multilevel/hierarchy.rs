@@ -302,9 +302,14 @@ impl<S: Coarsen> Multilevel<S> {
         &self.options
     }
 
-    /// Returns true if cycles of one vector are in f32.
+    /// Returns true if cycles of one vector are in f32, with or without matrices in bf16.
     pub fn is_narrow(&self) -> bool {
         self.narrow.is_some()
+    }
+
+    /// Returns the number of levels whose matrix in a cycle is stored in bf16, and of those with a matrix.
+    pub fn in_bf16(&self) -> [usize; 2] {
+        self.narrow.as_ref().map_or([0; 2], |narrow| narrow.in_bf16())
     }
 
     /// Returns true if K-cycles use flexible CG; otherwise they use GCR.

@@ -55,7 +55,7 @@ use crate::halo::Halo;
 use crate::matrix::Bsr;
 use crate::matrix::storage::Storage;
 use crate::operator::{Format, PointBlock, PointBlockSum, Terms};
-use crate::space::{Precision, SweepSource};
+use crate::space::{Precision, PrecondPrecision, SweepSource};
 use crate::threads::Pool;
 pub use host::parallel::Rows as RowsOfMatrix;
 use std::sync::Arc;
@@ -402,10 +402,15 @@ pub trait Coarsen: PointBlockSum + BlockDiagonal + SubdomainFactors + Sized {
         false
     }
     /// Makes a cycle in f32 from the parts of all levels. Returns `None` if this device has none for them.
+    /// With bf16, matrices and transfers are stored in it where it suits them.
     ///
     /// # Errors
     /// Out of device memory.
-    fn narrow_cycle(&self, _levels: &[NarrowLevel<Self>]) -> Result<Option<Box<dyn NarrowCycle<Self>>>> {
+    fn narrow_cycle(
+        &self,
+        _levels: &[NarrowLevel<Self>],
+        _stored: PrecondPrecision,
+    ) -> Result<Option<Box<dyn NarrowCycle<Self>>>> {
         Ok(None)
     }
     /// Returns true if this device computes residuals and smoother steps in the same pass as this product.

@@ -1,13 +1,14 @@
 //! Cycles whose matrices and vectors are in f32, on a device that has kernels for them.
 //!
 //! They are V-cycles with polynomial smoothers for a single matrix on one rank. Such a cycle moves half of
-//! the bytes, and is linear up to rounding in f32.
+//! the bytes, and is linear up to rounding in f32. So it is if matrices and transfers of scalar nodes are
+//! stored in bf16: only they are rounded further (`precond/bf16.rs`), once.
 
 use super::level::Level;
 use super::smoother::{Diagonal, Smoother};
 use super::{Coarsen, Cycle, MultilevelOptions, Transfer};
 use crate::operator::{PointBlock, Terms};
-use crate::space::Precision;
+use crate::space::{Precision, PrecondPrecision};
 use crate::{Error, Result};
 use std::cell::RefCell;
 
@@ -46,6 +47,8 @@ pub trait NarrowCycle<S: Coarsen> {
     fn update(&mut self, levels: &[NarrowLevel<S>]) -> Result<bool>;
     /// Returns the fewest bytes that a cycle can move.
     fn bytes(&self) -> u64;
+    /// Returns the number of levels whose matrix is stored in bf16, and of those with a matrix.
+    fn in_bf16(&self) -> [usize; 2];
 }
 
 /// A cycle of a device.
@@ -63,7 +66,10 @@ pub(super) fn cycle<S: Coarsen>(
     known: Option<BoxedCycle<S>>,
 ) -> Result<(Option<BoxedCycle<S>>, bool)> {
     let unknown = known.is_none();
-    if options.compute == Precision::F64 || options.precision != Precision::F64 || options.cycle != Cycle::V {
+    if options.compute == PrecondPrecision::F64
+        || options.precision != Precision::F64
+        || options.cycle != Cycle::V
+    {
         return Ok((None, unknown));
     }
     let parts: Option<Vec<NarrowLevel<S>>> = levels.iter().map(part).collect();
@@ -73,7 +79,7 @@ pub(super) fn cycle<S: Coarsen>(
     {
         return Ok((Some(known), true));
     }
-    match levels[0].space.narrow_cycle(&parts) {
+    match levels[0].space.narrow_cycle(&parts, options.compute) {
         Ok(Some(made)) => Ok((Some(made), false)),
         // Cycles in f64 need no more memory.
         Ok(None) | Err(Error::Memory { .. }) => Ok((None, unknown)),

@@ -1,7 +1,7 @@
 //! Options of a hierarchy.
 
 use super::{Coarsening, Cycle, Smoothing};
-use crate::space::Precision;
+use crate::space::{Precision, PrecondPrecision};
 
 /// Options for building the levels of a hierarchy and for cycles over them.
 ///
@@ -35,9 +35,11 @@ pub struct MultilevelOptions {
     pub gather: usize,
     /// Precision of everything that is stored; arithmetic is in f64.
     pub precision: Precision,
-    /// Precision of the matrices and vectors of a cycle. f32 needs a device with kernels for it, and levels
-    /// stored in f64, from which the cycle is rounded. Otherwise the cycle is in f64.
-    pub compute: Precision,
+    /// Precision of the matrices and vectors of a cycle. f32 and bf16 need a device with kernels for them,
+    /// and levels stored in f64, from which the cycle is rounded. Otherwise the cycle is in f64. In bf16
+    /// matrices and transfers of scalar nodes are stored; all else is in f32, and so are levels that bf16
+    /// does not suit.
+    pub compute: PrecondPrecision,
 }
 
 impl MultilevelOptions {
@@ -64,7 +66,7 @@ impl Default for MultilevelOptions {
             levels: Self::LEVELS,
             gather: Self::GATHER,
             precision: Precision::F64,
-            compute: Precision::F64,
+            compute: PrecondPrecision::F64,
         }
     }
 }

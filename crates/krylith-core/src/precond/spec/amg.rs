@@ -6,7 +6,7 @@ use super::super::{Border, CoarsenKind, Coarsening, Cycle, MultilevelOptions, Ne
 use super::IlduSpec;
 use crate::names::{named, unknown, whole_number};
 use crate::partition::SubdomainSpec;
-use crate::space::Precision;
+use crate::space::{Precision, PrecondPrecision};
 use crate::{Error, Result};
 
 /// Parameters of `amg`, and of `coarse`, which does not smooth on the finest level.
@@ -51,8 +51,8 @@ pub struct AmgSpec {
     pub levels: usize,
     /// Precision of everything that is stored; by default that of the solver.
     pub precision: Option<Precision>,
-    /// Precision of the matrices and vectors of a cycle, where the device has kernels for f32.
-    pub compute: Option<Precision>,
+    /// Precision of the matrices and vectors of a cycle, where the device has kernels for f32 and bf16.
+    pub compute: Option<PrecondPrecision>,
 }
 
 /// Default number of sweeps of a smoother.
@@ -346,6 +346,7 @@ mod tests {
             "amg",
             "amg:cycle=k,coarsen=aggregation,strength=0.5,truncate=6,aggressive=2,border=local,smoother=jacobi,sweeps=2",
             "amg:degree=4,coarsest=100,levels=3,precision=f32",
+            "amg:compute=bf16",
             "amg:smoother=ildu+jacobi",
             "ildu then amg:coarsen=smoothed",
             "amg:coarsen=air",
@@ -379,6 +380,7 @@ mod tests {
             ("amg:degree=0", "amg:degree=0: expected a whole number from 1"),
             ("amg:coarsest=0", "expected a whole number from 1"),
             ("amg:precision=f16", "amg:precision=f16"),
+            ("amg:precision=bf16", "unknown precision `bf16`; the known ones are f64, f32"),
             ("coarse:theta=1", "unknown key of coarse `theta`"),
             ("coarse:sweeps=2", "coarse:sweeps=2: smoother=chebyshev has no sweeps"),
             ("amg:theta=1", "unknown key of amg `theta`; the known ones are cycle, coarsen, strength"),

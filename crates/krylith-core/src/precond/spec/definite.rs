@@ -1,7 +1,7 @@
 //! What a method needs to know of its preconditioner: symmetric, definite, fixed.
 
 use super::{InnerMethod, PrecondSpec, RasSub, SchurSpec, SplitForm};
-use crate::space::Precision;
+use crate::space::PrecondPrecision;
 
 impl PrecondSpec {
     /// Returns a `P then Q` without `symmetric` that this is or contains, if any. Methods for symmetric
@@ -64,7 +64,7 @@ impl PrecondSpec {
     pub(crate) fn rounds(&self) -> bool {
         let own = match self {
             PrecondSpec::Ildu(_) | PrecondSpec::Ras(_) => true,
-            PrecondSpec::Amg(amg) | PrecondSpec::Coarse(amg) => amg.compute != Some(Precision::F64),
+            PrecondSpec::Amg(amg) | PrecondSpec::Coarse(amg) => amg.compute != Some(PrecondPrecision::F64),
             _ => false,
         };
         own || self.parts().into_iter().any(Self::rounds)

@@ -14,7 +14,7 @@ pub(super) const KNOWN: &[&str] = &[
     "ras[:overlap=D,parts=N,sub=ilu|lu,fill=K,order=natural|rcm,factor=random|exact,eta=N,solve=auto|random|jacobi|exact,gamma=N,fdp=N,\
      deterministic]",
     "amg[:cycle=v|w|k,coarsen=classical|aggregation|smoothed|air|air1,strength=T,truncate=N,aggressive=N,filter=T,relax=N,border=auto|global|local,\
-     smoother=jacobi|chebyshev|ildu|ffc,sweeps=N,degree=N,coarsest=N,levels=N,precision=f64|f32,compute=f64|f32]",
+     smoother=jacobi|chebyshev|ildu|ffc,sweeps=N,degree=N,coarsest=N,levels=N,precision=f64|f32,compute=f64|f32|bf16]",
     "coarse[:the same keys]",
     "lu[:most=N,over=auto|mumps|one|gpus,on=auto|device|host]",
     "vanka[:kind=diagonal|full,field=NAME,damping=W,precision=f64|f32,levels=N,sweeps=N]",

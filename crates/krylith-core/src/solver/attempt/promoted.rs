@@ -1,4 +1,4 @@
-//! Repeats an attempt in f64 whose preconditioner computed in f32.
+//! Repeats an attempt in f64 whose preconditioner computed in f32, or stored its matrices in bf16.
 //!
 //! Factors and levels in f32 are rounded, and so is each of their steps. Where the matrix needs more digits,
 //! an attempt stagnates or breaks down that succeeds in f64. The set-up cannot see that, so the failure
@@ -10,13 +10,19 @@ use crate::precond::PrecondSpec;
 use crate::solver::SolverSpace;
 use crate::solver::fallbacks::Attempt;
 use crate::solver::watch::FAR;
-use crate::space::{Precision, Reason};
+use crate::space::{Precision, PrecondPrecision, Reason};
 use std::borrow::Cow;
 
 impl<S: SolverSpace> Rank<S> {
     /// Returns the precision that was asked for preconditioners.
-    pub(super) fn precond_precision(&self) -> Option<Precision> {
-        if self.promoted { Some(Precision::F64) } else { self.options.precond_precision }
+    pub(super) fn precond_precision(&self) -> Option<PrecondPrecision> {
+        if self.promoted { Some(PrecondPrecision::F64) } else { self.options.precond_precision }
+    }
+
+    /// Returns the precision of stored numbers of preconditioners.
+    pub(super) fn stored_in(&self) -> Precision {
+        let asked = self.precond_precision().map(PrecondPrecision::of_vectors);
+        asked.or(self.options.precision).unwrap_or_default()
     }
 
     /// Returns the preconditioner of an attempt, with the keys of its precision.
@@ -27,7 +33,8 @@ impl<S: SolverSpace> Rank<S> {
         Cow::Owned(Attempt { precond: PrecondSpec::in_f64(attempt.precond.clone()), ..attempt.clone() })
     }
 
-    /// Returns true if the preconditioner that is set up computes in f32, or is stored in it, on every rank.
+    /// Returns true if the preconditioner that is set up computes in f32, or is stored in it or in bf16, on
+    /// every rank.
     pub(super) fn is_narrow(&self) -> bool {
         let asked = self.options.precond_precision;
         !self.promoted && self.current.as_ref().is_some_and(|current| current.info.is_narrow(asked))

@@ -12,7 +12,7 @@ use crate::precond::{
 use crate::problem::LocalProblem;
 use crate::profile::{self, SetupPart};
 use crate::solver::SolverSpace;
-use crate::space::Precision;
+use crate::space::{Precision, PrecondPrecision};
 use crate::text::{count, plural, seconds};
 use crate::{Error, Result};
 use std::time::Instant;
@@ -40,13 +40,14 @@ pub(super) fn build<S: SolverSpace>(
         Some(_) => spec.of_near_null().options(order.max(2), precision),
     };
     let mut options = MultilevelOptions { smooth_finest: smoothed, ..options };
-    let asked = spec.compute.or(spec.precision).or(local.precond_precision);
-    if space.computes_in_f32() && spec.precision.is_none() && asked != Some(Precision::F64) {
+    let asked = spec.compute.or(spec.precision.map(Into::into)).or(local.precond_precision);
+    if space.computes_in_f32() && spec.precision.is_none() && asked != Some(PrecondPrecision::F64) {
         // A cycle in f32 is rounded from levels in f64.
         // Blocks would move more numbers in f32 than their structure has in f64.
         let large = order == 1 && local.unknowns >= IN_F32 && precision == Precision::F64;
-        if large || asked == Some(Precision::F32) {
-            (options.precision, options.compute) = (Precision::F64, Precision::F32);
+        if large || asked.is_some() {
+            let compute = asked.unwrap_or(PrecondPrecision::F32);
+            (options.precision, options.compute) = (Precision::F64, compute);
         }
     }
     if options.relax > 0 && local.near.is_none() {
@@ -139,7 +140,7 @@ fn info<S: SolverSpace>(
         ("relax".into(), counted(options.relax)),
         ("levels".into(), counted(most)),
         ("store".into(), text(&options.precision.to_string())),
-        ("compute".into(), text(if p.is_narrow() { "f32" } else { "f64" })),
+        ("compute".into(), text(computed_in(p).name())),
         ("operator_complexity".into(), Value::Number(operators)),
         ("grid_complexity".into(), Value::Number(grids)),
     ];
@@ -155,6 +156,7 @@ fn info<S: SolverSpace>(
         seconds(start.elapsed().as_secs_f64()),
     )];
     details.extend(table(p, comm.rank(), ranks));
+    details.extend(in_bf16(p));
     if dropped > 0.0 {
         details.push(format!(
             "the coarsest level is singular: {} left out of its inverse",
@@ -196,6 +198,37 @@ fn info<S: SolverSpace>(
         keeps_symmetry,
         ..PrecondInfo::default()
     })
+}
+
+/// Returns the precision in which cycles compute: bf16 if the matrix of a level is stored in it.
+fn computed_in<S: SolverSpace>(p: &Multilevel<S>) -> PrecondPrecision {
+    match (p.is_narrow(), p.in_bf16()[0]) {
+        (false, _) => PrecondPrecision::F64,
+        (true, 0) => PrecondPrecision::F32,
+        (true, _) => PrecondPrecision::Bf16,
+    }
+}
+
+/// Says which levels of a cycle that was to be in bf16 are not, and why.
+fn in_bf16<S: SolverSpace>(p: &Multilevel<S>) -> Option<String> {
+    let ([short, all], options) = (p.in_bf16(), p.options());
+    let blocks = p.levels()[0].terms().block() > 1;
+    match (options.compute, p.is_narrow()) {
+        (PrecondPrecision::Bf16, false) => Some(
+            "computed in f64: cycles in bf16 are V-cycles with polynomial smoothers, for one matrix of scalar \
+             nodes on one rank, and for numbers of a range that f32 has"
+                .into(),
+        ),
+        (PrecondPrecision::Bf16, true) if blocks => {
+            Some("computed in f32, because matrices of blocks have no form in bf16".into())
+        }
+        (PrecondPrecision::Bf16, true) if short < all => Some(format!(
+            "{} of {} in f32, because rounding to bf16 would change the diagonals too much",
+            all - short,
+            plural(all, "level")
+        )),
+        _ => None,
+    }
 }
 
 /// Lists nodes and entries of each level on this rank.

@@ -50,7 +50,7 @@ pub(super) fn build<S: SolverSpace>(
     agree(comm, p.update_values(space, terms.terms[0].1.numbers()))?;
     notes.extend(p.take_events());
     let mut info = info(space, spec, &p, &way, start)?;
-    super::say_computed(comm, compute, p.is_narrow(), &mut info)?;
+    super::say_computed(comm, local, p.is_narrow(), &mut info)?;
     Ok((Some(Box::new(p)), info))
 }
 

@@ -29,7 +29,7 @@ use crate::solver::analysis::is_strong_when_scaled;
 use crate::solver::diagnosis::Diagnosis;
 use crate::solver::solution::{Event, EventKind};
 use crate::solver::watch::Budget;
-use crate::space::{History, Outcome, Precision, Reason};
+use crate::space::{History, Outcome, Precision, PrecondPrecision, Reason};
 use crate::text::plural;
 use crate::{Error, Result};
 use rules::{GPU_DIRECT, GRADIENT, METHODS, RULES, System};
@@ -327,7 +327,8 @@ pub(crate) fn attempts(
     }
     let most = local.unknowns.min(options.stop().max_iters.max(1));
     let rounds = |precond: &PrecondSpec| {
-        let narrow = options.precond_precision == Some(Precision::F32) && precond.rounds();
+        let asked = options.precond_precision.unwrap_or_default();
+        let narrow = asked != PrecondPrecision::F64 && precond.rounds();
         narrow && options.stop().rtol <= FLEXIBLE
     };
     let mut attempts: Vec<Attempt> = Vec::new();

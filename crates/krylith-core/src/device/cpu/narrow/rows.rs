@@ -1,22 +1,26 @@
 //! Products of scalar rows with a matrix and vectors in f32.
 
+use super::stored::{Number, Stored, add_diagonal};
 use super::{Pass, narrowed};
 use crate::device::cpu::CHUNK;
 use crate::device::cpu::product::{Rows, available};
 use crate::matrix::Bsr;
 use crate::matrix::storage::SharedPattern;
 use crate::memory::Pattern;
+use crate::precond::bf16::{self, Bf16, RoundedRows};
 use crate::threads::{Disjoint, Pool, prefetch};
 use std::ops::Range;
 
 /// Distance in entries by which values and columns are prefetched.
 const AHEAD: usize = 1024;
 
-/// A matrix of scalar rows in f32, with the pattern of another one.
+/// A matrix of scalar rows in f32 or bf16, with the pattern of another one.
 pub(super) struct NarrowRows {
     pattern: SharedPattern,
     columns: usize,
-    values: Vec<f32>,
+    values: Stored,
+    /// The diagonal with its coefficient, if it is not among the values; otherwise empty.
+    own: Vec<f32>,
     coefficient: f32,
     /// Runs of rows with about equally many entries.
     pieces: Vec<Range<usize>>,
@@ -27,17 +31,32 @@ impl NarrowRows {
     /// values that are not in f64.
     pub fn of_product(pool: &Pool, from: &Rows, scale: f64) -> Option<Self> {
         let (pattern, columns, values, c) = from.scalars()?;
-        Some(Self::with(pool, pattern, columns, narrowed(values, scale), c as f32))
+        Some(Self::with(pool, pattern, columns, Stored::F32(narrowed(values, scale)), c as f32))
+    }
+
+    /// Copies a product in bf16. Also returns D⁻¹ of its smoother. Returns `None` if bf16 does not suit it,
+    /// and as [`of_product`](Self::of_product).
+    pub fn of_product_in_bf16(pool: &Pool, from: &Rows, scale: f64) -> Option<(Self, Vec<f32>)> {
+        let (pattern, columns, values, c) = from.scalars()?;
+        let at = pattern.get()?;
+        let RoundedRows { values, own, inverse } = bf16::matrix(&at.row_ptr, &at.col, values, scale, c)?;
+        let made = Self::with(pool, pattern.clone(), columns, Stored::Bf16(values), c as f32);
+        Some((Self { own, ..made }, inverse))
+    }
+
+    /// Stores weights with the pattern of `from`.
+    pub fn of_weights(pool: &Pool, from: &Bsr, values: Vec<Bf16>) -> Self {
+        Self::with(pool, from.storage().shared_pattern(), from.block_columns(), Stored::Bf16(values), 1.0)
     }
 
     /// Copies a matrix of weights. Returns `None` for blocks.
     pub fn new(pool: &Pool, from: &Bsr) -> Option<Self> {
-        let (pattern, values) = (from.storage().shared_pattern(), narrowed(from.values(), 1.0));
+        let (pattern, values) = (from.storage().shared_pattern(), Stored::F32(narrowed(from.values(), 1.0)));
         (from.block() == 1).then(|| Self::with(pool, pattern, from.block_columns(), values, 1.0))
     }
 
-    fn with(pool: &Pool, pattern: SharedPattern, columns: usize, values: Vec<f32>, coefficient: f32) -> Self {
-        let mut made = Self { pattern, columns, values, coefficient, pieces: Vec::new() };
+    fn with(pool: &Pool, pattern: SharedPattern, columns: usize, values: Stored, coefficient: f32) -> Self {
+        let mut made = Self { pattern, columns, values, own: Vec::new(), coefficient, pieces: Vec::new() };
         let row_ptr = &made.pattern().row_ptr;
         let rows = row_ptr.len() - 1;
         let pieces = pool.pieces(made.bytes()).min(rows.max(1));
@@ -59,10 +78,14 @@ impl NarrowRows {
         self.pattern.get().expect("a pattern that was fetched")
     }
 
+    pub fn is_in_bf16(&self) -> bool {
+        self.values.is_in_bf16()
+    }
+
     /// Returns the bytes of one product.
     pub fn bytes(&self) -> usize {
         let rows = self.pattern().row_ptr.len();
-        8 * self.values.len() + 16 * rows
+        (4 + self.values.width()) * self.values.len() + 16 * rows + 4 * self.own.len()
     }
 
     /// Computes y from A x.
@@ -72,9 +95,15 @@ impl NarrowRows {
         assert!(self.values.len() == pattern.col.len());
         let y = Disjoint::new(y);
         pool.run(self.pieces.len(), |piece| {
+            let rows = self.pieces[piece].clone();
             // SAFETY: pieces do not overlap. Columns are below the length of x and row pointers at most the
             // number of columns, because the matrix was checked. The processor has the features.
-            unsafe { self.rows(self.pieces[piece].clone(), x, &y, pass) };
+            unsafe {
+                match &self.values {
+                    Stored::F32(values) => self.rows(values, rows, x, &y, pass),
+                    Stored::Bf16(values) => self.rows(values, rows, x, &y, pass),
+                }
+            };
         });
     }
 
@@ -84,9 +113,16 @@ impl NarrowRows {
     /// The processor must have the features. Row pointers must be within the columns, columns below the
     /// length of x, there must be as many values as columns, and no other thread may use these rows of y.
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma"))]
-    unsafe fn rows(&self, range: Range<usize>, x: &[f32], y: &Disjoint<f32>, pass: &Pass) {
+    unsafe fn rows<V: Number>(
+        &self,
+        values: &[V],
+        range: Range<usize>,
+        x: &[f32],
+        y: &Disjoint<f32>,
+        pass: &Pass,
+    ) {
         let pattern = self.pattern();
-        let (values, col) = (self.values.as_ptr(), pattern.col.as_ptr());
+        let (values, col) = (values.as_ptr(), pattern.col.as_ptr());
         let mut s = [0.0; CHUNK];
         let mut first = range.start;
         while first < range.end {
@@ -97,6 +133,7 @@ impl NarrowRows {
                 *s = self.coefficient * unsafe { sum(values, col, x.as_ptr(), e, end) };
                 e = end;
             }
+            add_diagonal(&self.own, rows.clone(), x, &mut s[..rows.len()]);
             // SAFETY: the caller's promise.
             unsafe { pass.finish(rows.clone(), &s[..rows.len()], x, y.range(rows.clone())) };
             first = rows.end;
@@ -109,11 +146,11 @@ impl NarrowRows {
 /// # Safety
 /// `e..end` must be entries, and their columns indices of x.
 #[inline(always)]
-unsafe fn sum(values: *const f32, col: *const u32, x: *const f32, mut e: usize, end: usize) -> f32 {
+unsafe fn sum<V: Number>(values: *const V, col: *const u32, x: *const f32, mut e: usize, end: usize) -> f32 {
     let mut sums = [0.0f32; 4];
     // SAFETY: the caller's promise.
     let add = |e: usize, sum: &mut f32| unsafe {
-        *sum = (*values.add(e)).mul_add(*x.add(*col.add(e) as usize), *sum);
+        *sum = (*values.add(e)).wide().mul_add(*x.add(*col.add(e) as usize), *sum);
     };
     let ask = |e: usize| {
         prefetch(values.wrapping_add(e + AHEAD));

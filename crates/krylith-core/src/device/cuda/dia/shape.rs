@@ -3,7 +3,7 @@
 use super::super::compiler::{Defines, Kernel};
 use super::super::launch::{Address, At, Entry, Of, Reals, Set, kernels};
 use super::super::smooth::Smooth;
-use super::super::specialisations::{define, result, value, vectors};
+use super::super::specialisations::{apart, define, result, value, vectors};
 use super::detect::Ghosts;
 use super::{Columns, MOST_DIAGONALS, Sums};
 use crate::space::{MOST_COLUMNS, Precision};
@@ -181,14 +181,16 @@ pub(in crate::device::cuda) enum Narrow {
     ToF64,
 }
 
-/// The same for a matrix and vectors in f32. Their numbers take half of the registers.
+/// The same for a matrix in f32, or in bf16 if `short`, and vectors in f32. Their numbers take half of the
+/// registers.
 pub(in crate::device::cuda) fn dia_that_smooths_f32(
     shape: &DiaShape,
     name: &'static str,
     variant: Narrow,
+    short: bool,
 ) -> Of<dia_smooth> {
-    let mut defines = vec![
-        value(Precision::F32),
+    let mut defines = if short { apart(2).to_vec() } else { vec![value(Precision::F32)] };
+    defines.extend([
         define("COUNT", shape.most),
         define("EXACT", shape.exact as u32),
         define("SYMMETRIC", shape.symmetric as u32),
@@ -196,7 +198,7 @@ pub(in crate::device::cuda) fn dia_that_smooths_f32(
         define("THREADS", DiaShape::THREADS),
         define("CTAS", 5),
         define("SMOOTH", 1 + u32::from(variant == Narrow::FromZero)),
-    ];
+    ]);
     defines.extend(vectors(Precision::F32).into_iter().chain(result(variant == Narrow::ToF64)));
     dia_smooth.named(name, defines)
 }
@@ -225,7 +227,9 @@ fn all_kernels(set: Set) -> Vec<Kernel> {
     let plain = shapes.iter().map(|shape| dia(shape, dia_product).into());
     // `all` also contains mappings that are not exact.
     let smooth = shapes.iter().filter(|shape| shape.smooths());
-    let narrow = smooth.clone().filter(|shape| shape.precision == Precision::F64).flat_map(in_f32);
+    let narrow = smooth.clone().filter(|shape| shape.precision == Precision::F64);
+    let short = set.choose(narrow.clone().flat_map(|shape| narrowed(shape, true)), []);
+    let narrow = narrow.flat_map(|shape| narrowed(shape, false)).chain(short);
     let columns = shapes.iter().flat_map(|shape| {
         let most = if shape.smooths() { 2 } else { 0 };
         (0..=most).map(|smooths| dia_of_columns(shape, smooths).into())
@@ -240,17 +244,26 @@ fn both_that_smooth(shape: &DiaShape) -> [Kernel; 2] {
 
 /// Returns the kernels in f32 of a matrix with this many entries in a full row, if it is stored by diagonals.
 pub(crate) fn likely_in_f32(entries: usize) -> Vec<Kernel> {
+    likely_narrowed(entries, false)
+}
+
+/// The same with the matrix in bf16.
+pub(crate) fn likely_in_bf16(entries: usize) -> Vec<Kernel> {
+    likely_narrowed(entries, true)
+}
+
+fn likely_narrowed(entries: usize, short: bool) -> Vec<Kernel> {
     let shape = DiaShape::choose(entries.clamp(1, 32) / 2 + 1, true, Precision::F64);
     match entries <= 32 && shape.smooths() {
-        true => in_f32(&shape).into(),
+        true => narrowed(&shape, short).into(),
         false => Vec::new(),
     }
 }
 
-/// Returns one kernel of each variant.
-fn in_f32(shape: &DiaShape) -> [Kernel; 3] {
+/// Returns one kernel of each variant with the matrix in f32, or in bf16 if `short`.
+fn narrowed(shape: &DiaShape, short: bool) -> [Kernel; 3] {
     let all = [Narrow::Any, Narrow::FromZero, Narrow::ToF64];
-    all.map(|variant| dia_that_smooths_f32(shape, "dia_product", variant).into())
+    all.map(|variant| dia_that_smooths_f32(shape, "dia_product", variant, short).into())
 }
 
 /// Returns the smoothing kernels of a matrix with this many entries in a full row, if it is stored by

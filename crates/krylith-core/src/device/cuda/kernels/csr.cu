@@ -1,12 +1,11 @@
 // csr_product: y = c A x of scalar rows, directly from the arrays of the format: nothing is sorted, packed or
 // copied before. This file also has the set-up of the product (csr_tiles, csr_values), the rows that several
-// tiles share (csr_cut_rows) and the residual that certifies a solution.
-// Constants: VALUE (double or float as stored), THREADS, CTAS (resident, limited by registers), CAPACITY
-// (most entries of a tile), LONG (rows up to this length are never cut); PEERS or SMOOTH, if defined: other
-// targets of the numbers of y; REAL, double or float, the type of vectors and
-// arithmetic of products that smooth.
-// Bytes moved at least: for each entry the value and 4 bytes; for each row 8 of row_ptr, 8 of y and 8 of x.
-// For 7 entries per row in f64: 107 per row.
+// tiles share (csr_cut_rows) and the residual that certifies a solution. Constants: VALUE (double, float or
+// bf16 as stored), THREADS, CTAS (resident, limited by registers), CAPACITY (most entries of a tile), LONG
+// (rows up to this length are never cut); PEERS or SMOOTH, if defined: other targets of the numbers of y;
+// REAL, double or float, the type of vectors and arithmetic of products that smooth. Bytes moved at least:
+// for each entry the value and 4 bytes; for each row 8 of row_ptr, 8 of y and 8 of x. For 7 entries per row
+// in f64: 107 per row.
 //
 // Tiles. Entry p of row r has the key p + r / 8. Equal windows of keys are equal work for any rows (merge
 // path; Merrill and Garland 2016), where a row counts as much as an eighth of an entry. Tile t contains whole
@@ -29,6 +28,7 @@
 #define REAL double
 #endif
 
+#include "bf16.cuh"
 #include "twofold.cuh"
 
 typedef long long i64;
@@ -96,6 +96,12 @@ struct Stream {
     }
     __device__ __forceinline__ void pair(const unsigned* from, unsigned* to) const {
         asm("ld.global.nc.L1::no_allocate.L2::cache_hint.v2.u32 {%0, %1}, [%2], %3;" : "=r"(to[0]), "=r"(to[1]) : "l"(from), "l"(policy));
+    }
+    __device__ __forceinline__ void pair(const bf16* from, bf16* to) const {
+        unsigned both;
+        asm("ld.global.nc.L1::no_allocate.L2::cache_hint.u32 %0, [%1], %2;" : "=r"(both) : "l"(from), "l"(policy));
+        to[0] = of_bits(both & 0xffff);
+        to[1] = of_bits(both >> 16);
     }
 #else
     template <class T> __device__ __forceinline__ void pair(const T* from, T* to) const {
@@ -205,7 +211,7 @@ csr_product(const int* halt, const Tile* __restrict__ tiles, const i64* __restri
 #pragma unroll
     for (int k = 0; k < EACH; k += 2) {
         const int p = entry(k);
-        value[k] = value[k + 1] = 0;
+        value[k] = value[k + 1] = VALUE(0);
         column[k] = column[k + 1] = 0;
         if (p >= count) continue;
         if (base + p + 1 < entries) {

@@ -2,13 +2,14 @@
 // product is one launch for any length of rows, and needs no set-up. With `smooths` a row turns its number
 // into a residual or a smoother step (smooth.cuh).
 //
-// Constants: VALUE, double or float as stored; REAL, double or float, the type of vectors and arithmetic.
-// Bytes moved at least: for each entry the value and 4; for each row 8 of row_ptr, of y and of x. A lane adds
-// its products in the order of the row; the sums of lanes are added in a fixed tree.
+// Constants: VALUE, double, float or bf16 as stored; REAL, double or float, the type of vectors and
+// arithmetic. Bytes moved at least: for each entry the value and 4; for each row 8 of row_ptr, of y and of x.
+// A lane adds its products in the order of the row; the sums of lanes are added in a fixed tree.
 
 #ifndef VALUE
 #define VALUE double
 #endif
+#include "bf16.cuh"
 #include "smooth.cuh"
 
 typedef long long i64;

@@ -3,7 +3,9 @@
 // that certifies a solution (dia_residual), and the packing of values into this format (dia_pack, dia_mirror,
 // dia_pack_ghosts).
 // Constants:
-// - VALUE: double or float as stored.
+// - VALUE: double, float or bf16 as stored. In bf16 a product that smooths has no main diagonal (APART 2 of
+//   smooth.cuh): D, the diagonal plus the l1 norm of the rest of the row, is 1 over D^-1, and the row has the
+//   rest.
 // - COUNT: most diagonals of this module.
 // - EXACT: 1 if there are exactly COUNT, otherwise `count`.
 // - SYMMETRIC: 1 if the main diagonal and those above it are stored, and v[-k][i] = v[k][i - k].
@@ -39,6 +41,7 @@
 #define REAL double
 #endif
 constexpr int RUN = 1, PAIR = 1, PIECES = RUN / PAIR;
+#include "bf16.cuh"
 #include "halo.cuh"
 #include "smooth.cuh"
 #include "twofold.cuh"
@@ -53,7 +56,7 @@ typedef long long i64;
 #define SMOOTH_ARGUMENT , const Smooth of
 #define SMOOTH_PASSED , of
 #define OWN(i) const Own own = own_numbers(of, i)
-#define STORE(i, sum) y[i] = RESULT_OF(of, smoothed(of, own, i, sum))
+#define STORE(i, sum) y[i] = RESULT_OF(of, smoothed(of, own, i, whole(own, sum)))
 #else
 #define SMOOTH_ARGUMENT
 #define SMOOTH_PASSED
@@ -77,6 +80,27 @@ struct Numbers {
 };
 #define NUMBERS {x}
 #endif
+
+// The sum of a row. Without the main diagonal, also the l1 norm of the rest.
+#if APART == 2
+struct RowSum { REAL sum, norm; };
+__device__ __forceinline__ RowSum first_product(REAL a, REAL v) { return {a * v, fabs(a)}; }
+__device__ __forceinline__ void take_product(RowSum& row, REAL a, REAL v) {
+    row.sum = fma(a, v, row.sum);
+    row.norm += fabs(a);
+}
+__device__ __forceinline__ RowSum operator*(REAL c, const RowSum& row) { return {c * row.sum, fabs(c) * row.norm}; }
+__device__ __forceinline__ REAL whole(const Own& own, const RowSum& row) {
+    return fma(1 / own.own - copysign(row.norm, own.own), own.x, row.sum);
+}
+#else
+typedef REAL RowSum;
+__device__ __forceinline__ RowSum first_product(REAL a, REAL v) { return a * v; }
+__device__ __forceinline__ void take_product(RowSum& row, REAL a, REAL v) { row = fma(a, v, row); }
+__device__ __forceinline__ REAL whole(const Own&, REAL row) { return row; }
+#endif
+// The first diagonal of symmetric storage that is read.
+constexpr int FIRST = APART == 2 ? 1 : 0;
 
 struct Offsets { int at[COUNT]; };
 
@@ -112,32 +136,32 @@ __device__ __forceinline__ REAL own_number(const VALUE* __restrict__ values, int
 
 // One row, without the coefficient. i + offset wraps around if it is negative, and is then not a valid row
 // either.
-__device__ __forceinline__ REAL row_sum(unsigned i, unsigned rows, int count, const Offsets& offsets, const VALUE* __restrict__ values, i64 stride,
+__device__ __forceinline__ RowSum row_sum(unsigned i, unsigned rows, int count, const Offsets& offsets, const VALUE* __restrict__ values, i64 stride,
                                           const Numbers& at) {
-    REAL sum = 0;
+    RowSum sum = {};
 #if SYMMETRIC
 #pragma unroll
     for (int k = COUNT - 1; k > 0; --k) {
         if (!EXACT && k >= count) continue;
         const unsigned j = i - (unsigned)offsets.at[k];
         const REAL a = j < rows ? number(values, k * stride + j) : ZERO, v = j < rows ? at(j) : ZERO;
-        sum = fma(a, v, sum);
+        take_product(sum, a, v);
     }
-    sum = fma(number_once(values, i), at(i), sum);
+    if (FIRST == 0) take_product(sum, number_once(values, i), at(i));
 #pragma unroll
     for (int k = 1; k < COUNT; ++k) {
         if (!EXACT && k >= count) continue;
         const unsigned j = i + (unsigned)offsets.at[k];
         const REAL a = number(values, k * stride + i), v = j < rows ? at(j) : ZERO;
-        sum = fma(a, v, sum);
+        take_product(sum, a, v);
     }
 #else
 #pragma unroll
     for (int k = 0; k < COUNT; ++k) {
-        if (!EXACT && k >= count) continue;
+        if ((!EXACT && k >= count) || (FIRST == 1 && offsets.at[k] == 0)) continue;
         const unsigned j = i + (unsigned)offsets.at[k];
         const REAL a = number_once(values, k * stride + i), v = j < rows ? at(j) : ZERO;
-        sum = fma(a, v, sum);
+        take_product(sum, a, v);
     }
 #endif
     return sum;
@@ -221,9 +245,9 @@ __device__ __forceinline__ void multiply(const int* halt, const unsigned rows, c
             const unsigned i = (unsigned)item * THREADS + threadIdx.x;
             if (i >= rows) continue;
             OWN(i);
-            const REAL sum = c * row_sum(i, rows, count, offsets, values, stride, at);
+            const RowSum sum = c * row_sum(i, rows, count, offsets, values, stride, at);
             STORE(i, sum);
-            if (DOTS > 0) count_in(sums, at(i), sum);
+            if constexpr (DOTS > 0) count_in(sums, at(i), sum);
         }
     } else {
         constexpr int LAST = COUNT - 1;
@@ -239,7 +263,7 @@ __device__ __forceinline__ void multiply(const int* halt, const unsigned rows, c
             REAL coupling = i >= march ? number(outer, i - march) : ZERO;
             REAL now[COUNT], above = i + march < rows ? at(i + march) : ZERO;
 #pragma unroll
-            for (int k = 0; k < COUNT; ++k) now[k] = own_number(values, k, stride, i);
+            for (int k = FIRST; k < COUNT; ++k) now[k] = own_number(values, k, stride, i);
 #endif
             for (int t = 0; t < steps && i < rows; ++t, i += march) {
                 OWN(i);
@@ -249,38 +273,41 @@ __device__ __forceinline__ void multiply(const int* halt, const unsigned rows, c
                 REAL next[COUNT], beyond;
                 auto ask = [&] {
 #pragma unroll
-                    for (int k = 0; k < COUNT; ++k) next[k] = more ? own_number(values, k, stride, ahead) : ZERO;
+                    for (int k = FIRST; k < COUNT; ++k) next[k] = more ? own_number(values, k, stride, ahead) : ZERO;
                     beyond = more && ahead + march < rows ? at(ahead + march) : ZERO;
                 };
                 if (AHEAD) ask();  // data from memory, one step before it is used
-                REAL sum = coupling * below;
+                RowSum sum = first_product(coupling, below);
 #pragma unroll
                 for (int k = LAST - 1; k > 0; --k) {
                     const unsigned j = i - (unsigned)offsets.at[k];
                     const REAL a = j < rows ? number(values, k * stride + j) : ZERO, v = j < rows ? at(j) : ZERO;
-                    sum = fma(a, v, sum);
+                    take_product(sum, a, v);
                 }
-                sum = fma(now[0], here, sum);
+                if (FIRST == 0) take_product(sum, now[0], here);
 #pragma unroll
                 for (int k = 1; k < LAST; ++k) {
                     const unsigned j = i + (unsigned)offsets.at[k];
-                    sum = fma(now[k], j < rows ? at(j) : ZERO, sum);
+                    take_product(sum, now[k], j < rows ? at(j) : ZERO);
                 }
-                sum = c * fma(now[LAST], above, sum);
+                take_product(sum, now[LAST], above);
+                sum = c * sum;
 #else
                 const REAL above = i + march < rows ? at(i + march) : ZERO;
                 const REAL upper = number_once(outer, i);
-                REAL sum = number_once(values, i) * below;
+                RowSum sum = first_product(number_once(values, i), below);
 #pragma unroll
                 for (int k = 1; k < LAST; ++k) {
+                    if (FIRST == 1 && k == COUNT / 2) continue;
                     const unsigned j = i + (unsigned)offsets.at[k];
                     const REAL a = number_once(values, k * stride + i), v = k == COUNT / 2 ? here : j < rows ? at(j) : ZERO;
-                    sum = fma(a, v, sum);
+                    take_product(sum, a, v);
                 }
-                sum = c * fma(upper, above, sum);
+                take_product(sum, upper, above);
+                sum = c * sum;
 #endif
                 STORE(i, sum);
-                if (DOTS > 0) count_in(sums, here, sum);
+                if constexpr (DOTS > 0) count_in(sums, here, sum);
                 below = here;
                 here = above;
 #if SYMMETRIC
@@ -288,7 +315,7 @@ __device__ __forceinline__ void multiply(const int* halt, const unsigned rows, c
                 coupling = now[LAST];
                 above = beyond;
 #pragma unroll
-                for (int k = 0; k < COUNT; ++k) now[k] = next[k];
+                for (int k = FIRST; k < COUNT; ++k) now[k] = next[k];
 #endif
             }
         }

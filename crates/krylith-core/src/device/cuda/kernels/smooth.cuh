@@ -5,10 +5,17 @@
 // Bytes per row besides those of the product: 8 of b; for a step 8 each of d and x (from caches), 8 if p is
 // read and 8 if it is written. REAL is the type of vectors and of the arithmetic, double or float.
 
+// APART: 0 if the values of the matrix have its main diagonal; that is the default. In bf16 they do not, so
+// that it can be in f32. 1: `own` is the diagonal with its coefficient. 2: `own` is D^-1, and the diagonal
+// follows from it and from the sizes of the other entries of the row (dia.cu).
 // RESULT, if defined, is double. Results then have this type and are multiplied by 2^of.exponent[0].
 
 #ifndef REAL
 #define REAL double
+#endif
+
+#ifndef APART
+#define APART 0
 #endif
 
 struct Smooth {
@@ -22,20 +29,30 @@ struct Smooth {
     int last;         // the last direction: 0 none, 1 x, 2 p
     int keeps;        // p is written
     const int* exponent;  // of results of type RESULT
+    const REAL* own;      // see APART; null if there is no diagonal to add
 };
 
 // The row's own numbers, loaded before its sum is known.
-struct Own { REAL b, d, x, p; };
+struct Own { REAL b, d, x, p, own; };
 __device__ __forceinline__ Own own_numbers(const Smooth& of, long long i) {
-    Own own = {of.b ? of.b[i] : 0, 0, 0, 0};
+    Own own = {of.b ? of.b[i] : 0, 0, 0, 0, 0};
     if (of.d) {
         own.d = of.d[i];
         own.x = of.first ? (REAL)*of.first * own.d * own.b : of.x[i];
         if (of.last == 2) own.p = of.p[i];
     }
+#if APART
+    if (of.own) {
+        own.own = APART == 2 && of.d ? own.d : of.own[i];
+        if (!of.d) own.x = of.x[i];
+    }
+#endif
     return own;
 }
 __device__ __forceinline__ REAL smoothed(const Smooth& of, const Own& own, long long i, REAL s) {
+#if APART == 1
+    s = fma(own.own, own.x, s);
+#endif
     if (!of.d) return of.keeps ? own.b + s : own.b - s;
     const REAL rest = own.b - s;
     REAL step = (REAL)*of.c * own.d * rest;

@@ -125,6 +125,7 @@ impl Cuda {
                     keeps: i32::from(keeps),
                     x: 0,
                     exponent: 0,
+                    own: 0,
                 };
                 (of, to)
             }

@@ -35,7 +35,7 @@ use crate::precond::multilevel::{
 use crate::precond::{
     BlockDiagonal, Coarsen, CoarsenKind, Coarsening, Fused, NarrowCycle, NarrowLevel, Passes, Transfer,
 };
-use crate::space::Precision;
+use crate::space::{Precision, PrecondPrecision};
 use crate::threads::Pool;
 use crate::{Error, Result};
 pub(super) use aggregate::{AGGREGATE, SMOOTH};
@@ -49,8 +49,10 @@ pub(super) use galerkin::{GALERKIN, ROWS, WIDE};
 pub(super) use galerkin::{Matrix, product};
 pub(super) use interpolate::INTERPOLATE;
 pub(super) use multipass::MULTIPASS;
-pub(crate) use narrow::likely as likely_in_f32;
-pub(super) use narrow::{NARROW, NARROW_BLOCK, narrow_again, narrowed};
+pub(super) use narrow::{
+    BF16, Diagonals, NARROW, NARROW_BLOCK, narrow_again, narrowed, round_diagonals, round_rows,
+};
+pub(crate) use narrow::{likely as likely_in_f32, likely_in_bf16};
 pub(crate) use near_null::likely as likely_near_null;
 pub(super) use near_null::{BLOCK_PRODUCTS, NEAR_NULL, transposed_positions};
 pub(super) use split::{PATHS, SPLIT};
@@ -323,8 +325,12 @@ impl Coarsen for Cuda {
     fn computes_in_f32(&self) -> bool {
         true
     }
-    fn narrow_cycle(&self, levels: &[NarrowLevel<Self>]) -> Result<Option<Box<dyn NarrowCycle<Self>>>> {
-        Ok(narrow::Narrow::new(self, levels)?.map(|made| Box::new(made) as _))
+    fn narrow_cycle(
+        &self,
+        levels: &[NarrowLevel<Self>],
+        stored: PrecondPrecision,
+    ) -> Result<Option<Box<dyn NarrowCycle<Self>>>> {
+        Ok(narrow::Narrow::new(self, levels, stored)?.map(|made| Box::new(made) as _))
     }
     fn fuses(&self, product: &CudaProduct) -> bool {
         product.smooths()

@@ -2,6 +2,10 @@
 //! `dia.cu` and `amg_narrow_block.cu`, the transfers of `amg_transfer.cu`, and `amg_narrow.cu`.
 
 mod parts;
+mod short;
+
+pub(crate) use short::likely_in_bf16;
+pub(in crate::device::cuda) use short::{BF16, Diagonals, round_diagonals, round_rows};
 
 use super::super::Cuda;
 use super::super::compiler::Kernel;
@@ -12,6 +16,7 @@ use super::super::smooth::Smooth;
 use super::super::specialisations::define;
 use crate::operator::check_lengths;
 use crate::precond::{NarrowCycle, NarrowLevel};
+use crate::space::PrecondPrecision;
 use crate::{Error, Result};
 use parts::{Level, Smoother, Two, common_exponent};
 use std::sync::Arc;
@@ -124,6 +129,8 @@ pub(in crate::device::cuda) struct Narrow {
     levels: Vec<Level>,
     /// The matrices are multiplied by 2^shift.
     shift: i32,
+    /// True if a level that bf16 does not suit is in f32. Other values may suit it.
+    promoted: bool,
     /// Mirrors `struct Scale` in `kernels/amg_narrow.cu`.
     scale: Buffer<u64>,
     kernels: Kernels,
@@ -146,12 +153,12 @@ impl Narrow {
     ///
     /// # Errors
     /// Out of device memory.
-    pub fn new(on: &Cuda, levels: &[NarrowLevel<Cuda>]) -> Result<Option<Self>> {
+    pub fn new(on: &Cuda, levels: &[NarrowLevel<Cuda>], stored: PrecondPrecision) -> Result<Option<Self>> {
         let device = on.device();
         let Some(shift) = common_exponent(device, levels)? else { return Ok(None) };
         let mut made = Vec::new();
         for (depth, level) in levels.iter().enumerate() {
-            let Some(level) = Level::new(level, shift, depth == 0)? else { return Ok(None) };
+            let Some(level) = Level::new(level, shift, depth == 0, stored)? else { return Ok(None) };
             made.push(level);
         }
         let kernels = Kernels {
@@ -160,7 +167,9 @@ impl Narrow {
             first: device.function(&narrow_first.plain())?,
             dense: device.function(&narrow_dense.plain())?,
         };
-        Ok(Some(Self { levels: made, shift, scale: device.zeros(SCALE, WHAT)?, kernels }))
+        let asked = stored == PrecondPrecision::Bf16 && levels.iter().all(|level| level.terms.block() == 1);
+        let promoted = asked && made.iter().any(|level| level.smoother.is_some() && !level.is_in_bf16());
+        Ok(Some(Self { levels: made, shift, promoted, scale: device.zeros(SCALE, WHAT)?, kernels }))
     }
 
     /// Computes x ← B b on a level, and returns x. With `begun` the first step is already in u. If the last
@@ -248,7 +257,8 @@ impl NarrowCycle<Cuda> for Narrow {
     }
 
     fn update(&mut self, levels: &[NarrowLevel<Cuda>]) -> Result<bool> {
-        let Some(first) = levels.first().filter(|_| levels.len() == self.levels.len()) else {
+        let same = levels.len() == self.levels.len() && !self.promoted;
+        let Some(first) = levels.first().filter(|_| same) else {
             return Ok(false);
         };
         if common_exponent(first.space.device(), levels)? != Some(self.shift) {
@@ -260,6 +270,11 @@ impl NarrowCycle<Cuda> for Narrow {
             }
         }
         Ok(true)
+    }
+
+    fn in_bf16(&self) -> [usize; 2] {
+        let with = |wanted: &dyn Fn(&Level) -> bool| self.levels.iter().filter(|level| wanted(level)).count();
+        [with(&|level| level.is_in_bf16()), with(&|level| level.smoother.is_some())]
     }
 
     fn bytes(&self) -> u64 {

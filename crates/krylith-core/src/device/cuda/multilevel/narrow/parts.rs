@@ -7,6 +7,7 @@ use super::super::super::driver::{Buffer, Device};
 use super::super::super::launch::{Entry, Function};
 use super::super::super::smooth::Smooth;
 use super::super::apply::{amg_transfer, transfer_shape};
+use super::short::round_weights;
 use super::{
     MOST_BLOCK, Step, WHAT, grid, narrow_again, narrow_block, narrow_block_column, narrow_block_first,
     narrow_block_unit, narrow_range, narrowed, of_blocks,
@@ -15,7 +16,7 @@ use crate::Result;
 use crate::matrix::Bsr;
 use crate::precond::range::middle;
 use crate::precond::{BlockDiagonal, Diagonal, NarrowLevel};
-use crate::space::{Precision, Space};
+use crate::space::{Precision, PrecondPrecision, Space};
 use std::sync::Arc;
 
 /// Exponent of 1.
@@ -90,7 +91,12 @@ pub(super) struct UnitBlocks(Blocks, Buffer<f64>);
 
 impl Level {
     /// Returns `None` if the matrix has no product in f32.
-    pub fn new(from: &NarrowLevel<Cuda>, shift: i32, finest: bool) -> Result<Option<Self>> {
+    pub fn new(
+        from: &NarrowLevel<Cuda>,
+        shift: i32,
+        finest: bool,
+        stored: PrecondPrecision,
+    ) -> Result<Option<Self>> {
         let (device, rows) = (from.space.device(), from.space.vector_len());
         let vector = || device.zeros::<f32>(rows, WHAT);
         let mut inverse = None;
@@ -102,19 +108,32 @@ impl Level {
         }
         let mut smoother = None;
         if let Some((d, steps)) = from.smoother {
-            let Some(product) = Product::of(from, shift, finest)? else { return Ok(None) };
+            let coefficient = device.upload(&[from.terms.terms[0].0[(0, 0)]], WHAT)?;
+            let short = match stored {
+                PrecondPrecision::Bf16 => Product::in_bf16(from, (shift, coefficient.pointer()), finest)?,
+                PrecondPrecision::F64 | PrecondPrecision::F32 => None,
+            };
+            let (product, d) = match short {
+                Some(both) => both,
+                None => {
+                    let Some(product) = Product::of(from, shift, finest)? else { return Ok(None) };
+                    (product, diagonal(from, d, -shift)?)
+                }
+            };
             let numbers: Vec<f64> = steps.iter().flatten().copied().collect();
             smoother = Some(Smoother {
                 product,
-                coefficient: device.upload(&[from.terms.terms[0].0[(0, 0)]], WHAT)?,
-                d: diagonal(from, d, -shift)?,
+                coefficient,
+                d,
                 p: steps.iter().any(|[a, _]| *a != 0.0).then(vector).transpose()?,
                 steps: steps.to_vec(),
                 coefficients: device.upload(&numbers, WHAT)?,
             });
         }
         let order = from.terms.block();
+        let short = order == 1 && smoother.as_ref().is_some_and(|of| of.product.is_in_bf16());
         let transfer = match from.transfer {
+            Some(t) if short => Some(Weights::in_bf16(from.space, [&t.prolongation, &t.restriction])?),
             Some(t) => {
                 let of = |w| Weights::new(from.space, w, order, from.nodal);
                 match (of(&t.prolongation)?, of(&t.restriction)?) {
@@ -140,6 +159,9 @@ impl Level {
         }
         let (Some(own), Some((d, _))) = (&mut self.smoother, from.smoother) else { return Ok(true) };
         device.write(&[from.terms.terms[0].0[(0, 0)]], &mut own.coefficient, 0)?;
+        if own.product.is_in_bf16() {
+            return own.product.update_in_bf16(from, (shift, own.coefficient.pointer()), &own.d);
+        }
         fill_diagonal(from, d, -shift, &own.d)?;
         own.product.update(from, shift)
     }
@@ -177,11 +199,17 @@ impl Level {
                 last,
                 keeps: i32::from(keeps),
                 exponent,
+                own: 0,
             };
             of.product(on, pass, to)?;
             at = (at.1, at.0);
         }
         Ok(at)
+    }
+
+    /// True if the matrix is stored in bf16.
+    pub fn is_in_bf16(&self) -> bool {
+        self.smoother.as_ref().is_some_and(|of| of.product.is_in_bf16())
     }
 
     /// Returns the fewest bytes that one visit can move.
@@ -223,7 +251,7 @@ impl Smoother {
         let coefficient = self.coefficient.pointer();
         match &self.product {
             Product::Csr(csr) => csr.smooth(on, coefficient, of, to),
-            Product::Dia(dia) => dia.smooth(on, coefficient, of, to),
+            Product::Dia(dia) => dia.smooth(on, coefficient, Smooth { own: self.d.pointer(), ..of }, to),
             Product::Blocks(blocks, _) => blocks.run(on, &self.coefficient, of.into(), to),
         }
     }
@@ -243,6 +271,44 @@ impl Product {
             (Some(dia), _) => Ok(NarrowDia::of(device, dia, shift)?.map(Self::Dia)),
             (None, Some(csr)) => Ok(NarrowCsr::of(device, csr, shift, finest)?.map(Self::Csr)),
             (None, None) => Ok(None),
+        }
+    }
+
+    /// Makes a product in bf16, with D⁻¹ of its smoother. Returns `None` if bf16 does not suit it, or for
+    /// blocks.
+    fn in_bf16(
+        from: &NarrowLevel<Cuda>,
+        times: (i32, u64),
+        finest: bool,
+    ) -> Result<Option<(Self, Buffer<f32>)>> {
+        let Some(operator) = from.operator.filter(|_| from.terms.block() == 1) else { return Ok(None) };
+        let (device, operator) = (from.space.device(), operator.borrow());
+        match (&operator.product().dia, &operator.product().csr) {
+            (Some(dia), _) => Ok(NarrowDia::in_bf16(device, dia, times)?.map(|(dia, d)| (Self::Dia(dia), d))),
+            (None, Some(csr)) => {
+                Ok(NarrowCsr::in_bf16(device, csr, times, finest)?.map(|(csr, d)| (Self::Csr(csr), d)))
+            }
+            (None, None) => Ok(None),
+        }
+    }
+
+    fn is_in_bf16(&self) -> bool {
+        match self {
+            Self::Csr(csr) => csr.is_in_bf16(),
+            Self::Dia(dia) => dia.is_in_bf16(),
+            Self::Blocks(..) => false,
+        }
+    }
+
+    /// Rounds new values to bf16, and writes D⁻¹. Returns false if the matrix is stored in another way, or if
+    /// bf16 does not suit it.
+    fn update_in_bf16(&self, from: &NarrowLevel<Cuda>, times: (i32, u64), d: &Buffer<f32>) -> Result<bool> {
+        let Some(operator) = from.operator else { return Ok(false) };
+        let (device, operator) = (from.space.device(), operator.borrow());
+        match (self, &operator.product().dia, &operator.product().csr) {
+            (Self::Dia(own), Some(dia), _) => own.round(device, dia, times, d),
+            (Self::Csr(own), None, Some(csr)) => own.round(device, csr, times, d),
+            _ => Ok(false),
         }
     }
 
@@ -328,6 +394,22 @@ impl Weights {
             values: narrowed(device, &at.values, 0)?,
             function: device.function(&amg_transfer::of(Precision::F32))?,
         }))
+    }
+
+    /// Makes P and R of scalar nodes in bf16.
+    fn in_bf16(space: &Cuda, both: [&Bsr; 2]) -> Result<[Self; 2]> {
+        let device = space.device();
+        let arrays = |w: &Bsr| -> Result<_> {
+            let at = space.resident(w)?;
+            Ok((CsrPattern { row_ptr: at.row_ptr.clone(), col: at.col.clone() }, at.values.clone()))
+        };
+        let [(of_p, p), (of_r, r)] = [arrays(both[0])?, arrays(both[1])?];
+        let [to_p, to_r] = round_weights(device, [(&of_p, &p), (&of_r, &r)])?;
+        let of = |pattern, values| -> Result<_> {
+            let csr = NarrowCsr::of_short_weights(device, pattern, values)?;
+            Ok(Self::Scalars(csr, device.upload(&[1.0], WHAT)?))
+        };
+        Ok([of(of_p, to_p)?, of(of_r, to_r)?])
     }
 
     /// Computes y ← W x, or y ← y + W x.
