@@ -76,7 +76,6 @@ pub const ELSEWHERE: [(&str, Words); 5] = [
         &[
             (&["double", "float64", "fp64", "real64"], "f64"),
             (&["single", "float", "float32", "fp32", "mixed", "real32"], "f32"),
-            (&["bfloat16", "bfloat", "brain float"], "bf16"),
         ],
     ),
     (
