@@ -44,9 +44,11 @@ pub(crate) struct Costs {
 /// Seconds of a direct factorisation per entry of L, per cube of a separator, per unknown and per entry of A.
 const FACTOR: [f64; 4] = [17e-9, 0.4e-9, 1.4e-6, 0.12e-6];
 /// Seconds per unknown to dissect a graph, and the share of the time per cube of a separator that a minimum
-/// degree order takes longer. The order with less time is used.
+/// degree order takes longer. The order with less time is used, but graphs of more nodes than the last number
+/// are dissected.
 const DISSECT: f64 = 4.6e-6;
 const BY_DEGREE: f64 = 0.6;
+const DISSECTED: f64 = 100_000.0;
 /// Cost of L and U with pivoting, as a multiple of the cost of L alone.
 const PIVOTS: f64 = 1.3;
 /// Size of the separators of edge elements, as a share of the width of levels. Each level has edges within a
@@ -280,7 +282,8 @@ impl Levels {
         let cubes: f64 = self.parts.iter().map(|part| part.separators(3)).sum::<f64>() * order.powi(3);
         let pivots = if symmetric { 1.0 } else { PIVOTS };
         let factors = pivots * (FACTOR[0] * self.fill(rows) * order * order + FACTOR[1] * cubes);
-        let ordering = (DISSECT * nodes).min(BY_DEGREE * FACTOR[1] * cubes);
+        let by_degree = if nodes > DISSECTED { f64::INFINITY } else { BY_DEGREE * FACTOR[1] * cubes };
+        let ordering = by_degree.min(DISSECT * nodes);
         factors + FACTOR[2] * nodes * order + FACTOR[3] * entries + ordering
     }
 }
