@@ -168,20 +168,31 @@ static CATALOGUE: [Problem; 3] = [
     },
     Problem {
         name: "ventricle",
-        size: "N",
-        help: "elastodynamics of a left ventricle under pressure, fibre-reinforced, P1 tetrahedra, Newmark steps: 3 \
-               unknowns a node; the mesh has about N tetrahedra",
+        size: "N|FILE",
+        help: "elastodynamics of a left ventricle under pressure, with fibres, sheets and active tension, P1 \
+               tetrahedra, Newmark steps: 3 unknowns a node; the mesh has about N tetrahedra, or is a FILE of Gmsh \
+               (.msh, 2.x or 4.1) or VTK (.vtu), in mm, with named surfaces, and fibre and sheet if it has them",
         example: "ventricle:6000,dt=0.001,steps=3",
         keys: &[
             key("dt", "0.001", "s", "step length"),
             key("steps", "3", "", "time steps"),
             key("pressure", "1000", "Pa", "final pressure on the inner surface"),
-            key("ramp", "0.02", "s", "time at which the pressure reaches its final value"),
+            key("ramp", "0.02", "s", "time at which pressure and tension reach their final values"),
+            key("tension", "0", "kPa", "final active tension along the fibres"),
+            key("cross", "0", "", "share of the tension that acts in all directions, 0 to 1"),
             key("a", "59", "Pa", "stiffness of the material between the fibres"),
             key("b", "8.023", "", "exponent of stiffness a"),
             key("af", "18472", "Pa", "stiffness of the fibres"),
             key("bf", "16.026", "", "exponent of stiffness af"),
+            key("as", "2481", "Pa", "stiffness of the sheets, 0 for none"),
+            key("bs", "11.12", "", "exponent of stiffness as"),
+            key("afs", "216", "Pa", "stiffness against shear between fibres and sheets, 0 for none"),
+            key("bfs", "11.436", "", "exponent of stiffness afs"),
             key("kappa", "2e4", "Pa", "penalty on changes of volume"),
+            key("base", "base*", "names", "surfaces that are held; names joined by +, which may end in *"),
+            key("endocardium", "endo*", "names", "surfaces inside, under pressure"),
+            key("epicardium", "epi*", "names", "surfaces outside, for fibres that the file does not have"),
+            key("numbering", "file", "name", NUMBERING),
         ],
     },
     Problem {

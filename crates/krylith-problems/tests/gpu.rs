@@ -15,8 +15,12 @@ use krylith_problems::share::Ranks;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Problems to solve.
-const PROBLEMS: [&str; 3] =
-    ["cavity:33x21,re=100", "artery:3000,steps=3", "ventricle:3000,steps=3,dt=0.005,ramp=0.01"];
+const PROBLEMS: [&str; 4] = [
+    "cavity:33x21,re=100",
+    "artery:3000,steps=3,numbering=random",
+    "ventricle:3000,steps=3,dt=0.005,ramp=0.01",
+    "ventricle:3000,steps=3,dt=0.005,ramp=0.01,tension=10,cross=0.2,numbering=rcm",
+];
 /// A body that remains at rest.
 const FREE: &str = "ventricle:2000,steps=2,pressure=0";
 

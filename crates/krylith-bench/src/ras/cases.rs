@@ -83,7 +83,10 @@ impl Setting {
         match self.name {
             "cavity600" => format!("cavity:{0}x{0},re=1", side(600.0)),
             "cavity1200" => format!("cavity:{0}x{0},re=10", side(1200.0)),
-            "ventricle" => format!("ventricle:{}", ((TETRAHEDRA * scale).round() as usize).max(1000)),
+            // Without sheets, as when bench/runs were measured.
+            "ventricle" => {
+                format!("ventricle:{},as=0,afs=0", ((TETRAHEDRA * scale).round() as usize).max(1000))
+            }
             _ => format!("artery:{}", ((NODES * scale).round() as usize).max(500)),
         }
     }
@@ -184,6 +187,8 @@ pub(crate) enum Kind {
     Random,
     /// Exact factors with another triangular solve.
     Ras,
+    /// RAS with a second level: the coarse levels of algebraic multigrid.
+    TwoLevel,
     /// Another preconditioner.
     Other,
 }
@@ -197,6 +202,7 @@ impl Kind {
             Kind::Jacobi => "jacobi",
             Kind::Random => "random",
             Kind::Ras => "ras",
+            Kind::TwoLevel => "two-level",
             Kind::Other => "other",
         }
     }
@@ -257,6 +263,19 @@ impl Way {
         Self::ras(setting, Kind::Ras, name, &words, None)
     }
 
+    /// Returns RAS with the default solves and a second level: added, or before it.
+    pub fn two_level(setting: &Setting) -> [Self; 2] {
+        let one = Self::default(setting);
+        let (method, ras) = one.text.split_once(" precond=").unwrap_or((&one.text, "ras"));
+        let of = |name: &str, precond: String| Self {
+            name: name.into(),
+            kind: Kind::TwoLevel,
+            text: format!("{method} precond={precond}"),
+            sweeps: None,
+        };
+        [of("RAS + coarse", format!("{ras} + coarse")), of("coarse then RAS", format!("coarse then {ras}"))]
+    }
+
     /// Returns the other preconditioners.
     pub fn others(setting: &Setting) -> Vec<Self> {
         let other = |name: &str, text: &str| Self {
@@ -265,8 +284,11 @@ impl Way {
             text: text.into(),
             sweeps: None,
         };
+        let [added, before] = Self::two_level(setting);
         vec![
             Self::default(setting),
+            added,
+            before,
             Self::ours(setting, [3, 8]),
             Self::ours(setting, [5, 8]),
             Self::ours(setting, [5, 16]),
@@ -315,6 +337,11 @@ mod tests {
                     assert!(!names[..i].contains(name), "{name}");
                 }
             }
+        }
+        for way in Way::two_level(&ARTERY) {
+            let options: krylith_core::Options = way.text.parse().unwrap();
+            let precond = options.precond.unwrap().to_string();
+            assert!(precond.contains("coarse") && precond.contains("ras:"), "{precond}");
         }
         assert_eq!(CAVITY_600.spec(0.0016), "cavity:24x24,re=1");
         assert_eq!(CAVITY_1200.spec(1.0), "cavity:1200x1200,re=10");

@@ -164,8 +164,9 @@ fn problem<P: Platform>(
         for way in ways(case.setting, full).into_iter().filter(named) {
             progress(&format!("{}: {}", case.setting.name, way.name));
             // Kernels are compiled once per kind; the other preconditioners differ from row to row.
-            let warm =
-                effort.warm && (matches!(way.kind, Kind::Other | Kind::Ras) || !kinds.contains(&way.kind));
+            let warm = effort.warm
+                && (matches!(way.kind, Kind::Other | Kind::Ras | Kind::TwoLevel)
+                    || !kinds.contains(&way.kind));
             kinds.push(way.kind);
             // A solve that needs so many times the iterations of the exact solve is useless; without this
             // limit each would take half a minute.
@@ -208,12 +209,8 @@ fn repeated(case: &Case, repeats: usize, effort: &Effort, progress: &mut dyn FnM
 /// Measures the first of the case's systems on 1, 2, … GPUs, always with the same number of subdomains.
 fn scaling(case: &Case, options: &Asked, effort: &Effort, progress: &mut dyn FnMut(&str)) -> Found {
     let mut solves = Vec::new();
-    let all = [Kind::Random, Kind::Exact];
-    for kind in all {
-        let way = match kind {
-            Kind::Random => Way::random(case.setting, kind, SCALED),
-            _ => Way::exact(case.setting),
-        };
+    let one_level = [Way::random(case.setting, Kind::Random, SCALED), Way::exact(case.setting)];
+    for way in one_level.into_iter().chain(Way::two_level(case.setting)) {
         for gpus in options.launch.counts(options.device.gpus().len()) {
             progress(&format!("{}: {} on {gpus} GPUs", case.setting.name, way.name));
             let (device, launch) = (options.device_of(gpus), &options.launch);

@@ -30,6 +30,7 @@ fn a_small_run_on_the_cpu_writes_everything() {
         };
         let (exact, random) = (iterations("exact"), iterations("random"));
         assert_eq!((exact.len(), random.len(), iterations("jacobi").len()), (1, 9, 9));
+        assert_eq!(iterations("two-level").len(), 2);
         // The run on one core takes the iterations of exact RAS.
         assert_eq!(iterations("one-core"), exact);
         let best = random.iter().copied().fold(f64::INFINITY, f64::min);

@@ -11,10 +11,12 @@ use crate::solid::{Material, Solid};
 
 /// Rows of a thread block of the residual.
 const THREADS: usize = 128;
+/// Numbers of `Body` in `kernels/solid.cu`.
+const CONSTANTS: usize = 14;
 
 struct Data {
     mesh: Mesh,
-    fibres: Buffer<f64>,
+    axes: Buffer<f64>,
     held: Buffer<u8>,
     given: Buffer<f64>,
     predicted: Buffer<f64>,
@@ -45,7 +47,7 @@ pub(crate) fn assembly(solid: &Solid, gpu: usize) -> Result<Option<Box<dyn Assem
     let data = (|| {
         Ok(Data {
             mesh: Mesh::new(device, solid.mesh(), solid.rows())?,
-            fibres: device.upload(solid.fibres().as_flattened(), "fibres")?,
+            axes: device.upload(solid.axes().as_flattened().as_flattened(), "fibres")?,
             held: device.upload(&held, "boundary conditions")?,
             given: device.upload(given.as_flattened(), "boundary values")?,
             predicted: device.zeros(3 * n, "the predicted displacement")?,
@@ -54,7 +56,7 @@ pub(crate) fn assembly(solid: &Solid, gpu: usize) -> Result<Option<Box<dyn Assem
             beside: device.zeros(1, "a surface")?,
             spots: device.zeros(1, "a surface")?,
             faces: device.zeros(1, "a surface")?,
-            constants: device.zeros(8, "constants")?,
+            constants: device.zeros(CONSTANTS, "constants")?,
         })
     })();
     Ok(fits(data)?.map(|data| Box::new(OfSolid { kernels, data }) as Box<dyn Assembly<Solid>>))
@@ -81,18 +83,20 @@ impl Assembly<Solid> for OfSolid {
         data.beside = device.upload(beside, "a surface")?;
         data.spots = device.upload(&spots, "a surface")?;
         data.faces = device.upload(pressed.faces.as_flattened(), "a surface")?;
-        let Material { a, b, a_f, b_f, kappa } = step.material;
-        let constants = [a, b, a_f, b_f, kappa, step.inertia, pressed.pressure, solid.scale()];
+        let Material { a, b, a_f, b_f, a_s, b_s, a_fs, b_fs, kappa, tension, cross } = step.material;
+        let step = [step.inertia, pressed.pressure, solid.scale()];
+        let material = [a, b, a_f, b_f, a_s, b_s, a_fs, b_fs, kappa, tension, cross];
+        let constants: Vec<f64> = material.into_iter().chain(step).collect();
         device.write(&constants, &mut data.constants, 0)
     }
 
     fn residual(&mut self, x: Numbers<'_>) -> Result<Numbers<'_>> {
-        let Data { mesh, fibres, held, given, predicted, load, from, beside, faces, constants, .. } =
+        let Data { mesh, axes, held, given, predicted, load, from, beside, faces, constants, .. } =
             &self.data;
         self.kernels.residual(x, mesh.nodes(), THREADS, |x, f| {
             let mut all = mesh.for_residual(x);
             all.extend([
-                address(fibres),
+                address(axes),
                 address(held),
                 address(given),
                 address(predicted),
@@ -108,11 +112,11 @@ impl Assembly<Solid> for OfSolid {
     }
 
     fn jacobian(&mut self, x: Numbers<'_>) -> Result<Numbers<'_>> {
-        let Data { mesh, fibres, held, from, beside, spots, faces, constants, .. } = &self.data;
+        let Data { mesh, axes, held, from, beside, spots, faces, constants, .. } = &self.data;
         self.kernels.jacobian(x, mesh.rows(9), |x, values| {
             let mut all = mesh.for_jacobian(x);
             all.extend([
-                address(fibres),
+                address(axes),
                 address(held),
                 address(from),
                 address(beside),

@@ -10,7 +10,8 @@
 //! of the body, so p pushes inwards). m = ρ/(β Δt²) and û are those of a time step by Newmark's method, with
 //! the consistent mass; both are 0 in a static problem. The stress is constant in an element, so one point
 //! integrates it exactly. Rows of nodes with a prescribed displacement are σ (u − ū), with σ the mean
-//! diagonal of the other rows at rest. The Jacobian is the exact derivative.
+//! diagonal of the other rows at rest, without fibres and sheets: rounding decides whether these count as
+//! stretched at rest. The Jacobian is the exact derivative.
 //!
 //! If an element is inverted, F(u) is NaN, and a line search shortens the step.
 
@@ -26,7 +27,7 @@ use std::borrow::Cow;
 use crate::gpu::{self, OnGpu, Place};
 use crate::share::{self, Share};
 use crate::tets::{Rows, Shape, TetMesh, area};
-pub use material::Material;
+pub use material::{Axes, Material};
 
 /// Unknowns per node.
 const B: usize = 3;
@@ -42,8 +43,8 @@ const CHUNK: usize = 1024;
 /// use krylith_problems::{solid::{Material, Solid}, ventricle::mesh};
 /// let mesh = mesh(500)?;
 /// let (n, volume) = (mesh.points().len(), mesh.volume());
-/// let fibres = vec![[0.0, 0.0, 1.0]; mesh.tetrahedra().len()];
-/// let free = Solid::new(mesh, Material::default(), fibres, vec![None; n])?; // nothing is held
+/// let axes = vec![[[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]; mesh.tetrahedra().len()]; // fibres and sheets
+/// let free = Solid::new(mesh, Material::default(), axes, vec![None; n])?; // nothing is held
 /// let moved = [1.0, 2.0, 3.0].repeat(n); // as a whole
 /// assert!((free.deformed_volume(&moved) / volume - 1.0).abs() < 1e-9);
 /// // A rigid motion needs no energy.
@@ -55,8 +56,8 @@ pub struct Solid {
     mesh: TetMesh,
     rows: Rows,
     material: Material,
-    /// Fibre direction f₀ in each tetrahedron.
-    fibres: Vec<[f64; 3]>,
+    /// Directions of fibres and sheets in each tetrahedron.
+    axes: Vec<Axes>,
     /// Displacement of each node where it is prescribed.
     given: Vec<Option<[f64; 3]>>,
     scale: f64,
@@ -108,52 +109,47 @@ impl Pressed {
 }
 
 impl Solid {
-    /// Creates a body at rest, with fibres along the unit vectors `fibres` (one per tetrahedron) and
-    /// prescribed displacements `given` (one option per node).
+    /// Creates a body at rest, with fibres and sheets along `axes` (one pair per tetrahedron) and prescribed
+    /// displacements `given` (one option per node).
     ///
     /// # Errors
-    /// Returns an error if a list has another length than the mesh, if a constant of the material is not
-    /// positive, or if memory is not sufficient.
+    /// Returns an error if a list has another length than the mesh, if a constant of the material is out of
+    /// range, or if memory is not sufficient.
     pub fn new(
         mesh: TetMesh,
         material: Material,
-        fibres: Vec<[f64; 3]>,
+        axes: Vec<Axes>,
         given: Vec<Option<[f64; 3]>>,
     ) -> Result<Self> {
-        Self::build(mesh, material, fibres, given, None)
+        Self::build(mesh, material, axes, given, None)
     }
 
     /// Creates a body on one rank's part of a mesh.
     pub(crate) fn build(
         mesh: TetMesh,
         material: Material,
-        fibres: Vec<[f64; 3]>,
+        axes: Vec<Axes>,
         given: Vec<Option<[f64; 3]>>,
         share: Option<Share>,
     ) -> Result<Self> {
         let n = mesh.points().len();
-        if fibres.len() != mesh.tetrahedra().len() || given.len() != n {
+        if axes.len() != mesh.tetrahedra().len() || given.len() != n {
             return Err(Error::invalid(format!(
                 "got {} fibres and {} displacements for {} tetrahedra and {n} nodes; expected a fibre per \
                  tetrahedron and a displacement per node",
-                fibres.len(),
+                axes.len(),
                 given.len(),
                 mesh.tetrahedra().len()
             )));
         }
-        let Material { a, b, a_f, b_f, kappa } = material;
-        if let Some(x) = [a, b, a_f, b_f, kappa].iter().find(|x| !(**x > 0.0 && x.is_finite())) {
-            return Err(Error::invalid(format!(
-                "a constant of the material is {x}; it must be positive and finite"
-            )));
-        }
+        material.check()?;
         let own = share.as_ref().map_or(n, |share| share.numbers().len());
         let rows = share::agreed(share.as_ref(), Rows::new(&mesh, own, B))?;
         let mut solid = Self {
             mesh,
             rows,
             material,
-            fibres,
+            axes,
             given,
             scale: 1.0,
             inertia: 0.0,
@@ -194,10 +190,9 @@ impl Solid {
     pub(crate) fn rows(&self) -> &Rows {
         &self.rows
     }
-    /// Returns the fibre direction of each tetrahedron.
-    #[cfg(feature = "cuda")]
-    pub(crate) fn fibres(&self) -> &[[f64; 3]] {
-        &self.fibres
+    /// Returns the directions of fibres and sheets in each tetrahedron.
+    pub fn axes(&self) -> &[Axes] {
+        &self.axes
     }
     /// Returns what a time step changes.
     #[cfg(feature = "cuda")]
@@ -231,13 +226,15 @@ impl Solid {
         &mut self.load
     }
 
-    /// Selects the surface under pressure, and its pressure.
+    /// Selects the surfaces under pressure, by names joined by `+` that may end in `*`, and their pressure.
     ///
     /// # Errors
-    /// Returns an error if the mesh does not have the surface.
-    pub fn press(&mut self, surface: &str, pressure: f64) -> Result<()> {
+    /// Returns an error if the mesh does not have a surface.
+    pub fn press(&mut self, surfaces: &str, pressure: f64) -> Result<()> {
         self.place.changed();
-        let pressed = Pressed::new(self.mesh.surface(surface)?, self.mesh.points().len());
+        let found = self.mesh.select(surfaces)?.into_iter();
+        let faces: Vec<[u32; 3]> = found.flat_map(|surface| surface.faces.iter().copied()).collect();
+        let pressed = Pressed::new(&faces, self.mesh.points().len());
         self.pressed = Pressed { pressure, ..pressed };
         Ok(())
     }
@@ -246,14 +243,19 @@ impl Solid {
         self.place.changed();
         self.pressed.pressure = pressure;
     }
+    /// Changes the active tension T in Pa.
+    pub fn set_tension(&mut self, tension: f64) {
+        self.place.changed();
+        self.material.tension = tension;
+    }
 
     /// Returns the elastic energy stored at displacement u.
     pub fn energy(&self, u: &[f64]) -> f64 {
         let energy = |t: usize| {
             let (shape, f) = self.element(u, t);
-            shape.volume * self.material.energy(&f, self.fibres[t])
+            shape.volume * self.material.energy(&f, self.axes[t])
         };
-        let count = self.fibres.len();
+        let count = self.axes.len();
         let chunks = (0..count.div_ceil(CHUNK)).into_par_iter();
         let sums: Vec<f64> =
             chunks.map(|c| (c * CHUNK..count.min((c + 1) * CHUNK)).map(energy).sum()).collect();
@@ -286,7 +288,7 @@ impl Solid {
         for &corner in self.mesh.around(i) {
             let (t, a) = (corner as usize / 4, corner as usize % 4);
             let (shape, f) = self.element(u, t);
-            let state = self.material.at(&f, self.fibres[t]);
+            let state = self.material.at(&f, self.axes[t]);
             let force = state.traction(&state.along(shape.gradients[a]));
             (0..B).for_each(|c| sum[c] += shape.volume * force[c]);
             if self.inertia != 0.0 {
@@ -312,7 +314,7 @@ impl Solid {
         [x[0] + u[0], x[1] + u[1], x[2] + u[2]]
     }
 
-    fn jacobian_row(&self, u: &[f64], i: usize, row: &mut [f64]) {
+    fn jacobian_row(&self, u: &[f64], i: usize, row: &mut [f64], material: &Material) {
         if self.given[i].is_some() {
             let at = self.rows.place(i, i as u32) * BB;
             (0..B).for_each(|c| row[at + c * (B + 1)] = self.scale);
@@ -321,7 +323,7 @@ impl Solid {
         for (&corner, places) in self.mesh.around(i).iter().zip(self.rows.places(i)) {
             let (t, a) = (corner as usize / 4, corner as usize % 4);
             let (shape, f) = self.element(u, t);
-            let state = self.material.at(&f, self.fibres[t]);
+            let state = material.at(&f, self.axes[t]);
             let own = state.along(shape.gradients[a]);
             let mass = self.inertia * shape.volume / 20.0;
             for b in 0..4 {
@@ -347,15 +349,16 @@ impl Solid {
         }
     }
 
-    /// Returns the mean diagonal of free rows at rest.
+    /// Returns the mean diagonal of free rows at rest, without fibres and sheets.
     fn mean_diagonal(&self) -> Result<f64> {
         let n = self.rows.pattern().block_rows();
         let rest = vec![0.0; B * self.given.len()];
+        let material = Material { a_f: 0.0, a_s: 0.0, ..self.material };
         let diagonal = |i: usize, row: &mut Vec<f64>| {
             let ptr = self.rows.pattern().row_ptr();
             row.clear();
             row.resize((ptr[i + 1] - ptr[i]) * BB, 0.0);
-            self.jacobian_row(&rest, i, row);
+            self.jacobian_row(&rest, i, row, &material);
             let at = self.rows.place(i, i as u32) * BB;
             (0..B).map(|c| row[at + c * (B + 1)]).sum::<f64>() / B as f64
         };
@@ -410,7 +413,7 @@ impl NonlinearSystem for Solid {
         self.rows.check("displacements", x.len())?;
         self.rows.check_values(values.len())?;
         let x = self.local(x)?;
-        self.rows.jacobian(values, |i, row| self.jacobian_row(&x, i, row));
+        self.rows.jacobian(values, |i, row| self.jacobian_row(&x, i, row, &self.material));
         Ok(())
     }
 

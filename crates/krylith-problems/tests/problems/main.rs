@@ -26,3 +26,4 @@ mod structure;
 mod tets;
 mod time_order;
 mod ventricle;
+mod ventricle_files;

@@ -42,6 +42,7 @@ fn rows_of_ranks_are_those_of_one_process() {
         ("cavity:9x7,re=40", "boxes"),
         ("cavity:9x7,re=40", "rows"),
         ("ventricle:400,pressure=2000", "nonzeros"),
+        ("ventricle:400,tension=20,cross=0.1,numbering=random", "multilevel"),
         ("artery:250,re=80", "multilevel"),
     ] {
         let mut alone = by_text(text).unwrap();

@@ -2,11 +2,25 @@
 
 use crate::common::newton::{cube, each_point, jacobian_error, l2_error, newton, noise, norm};
 use krylith_core::newton::NonlinearSystem;
-use krylith_problems::solid::{Material, Solid};
+use krylith_problems::solid::{Axes, Material, Solid};
 use krylith_problems::tets::TetMesh;
 
-const SOFT: Material = Material { a: 2.0, b: 1.5, a_f: 1.0, b_f: 1.2, kappa: 5.0 };
-const FIBRE: [f64; 3] = [0.6, 0.0, 0.8];
+const SOFT: Material = Material {
+    a: 2.0,
+    b: 1.5,
+    a_f: 1.0,
+    b_f: 1.2,
+    a_s: 0.7,
+    b_s: 0.9,
+    a_fs: 0.5,
+    b_fs: 1.1,
+    kappa: 5.0,
+    tension: 0.0,
+    cross: 0.0,
+};
+const AXES: Axes = [[0.6, 0.0, 0.8], [-0.8, 0.0, 0.6]];
+/// Fibres along x and sheets along y.
+const STRAIGHT: Axes = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]];
 
 fn residual(solid: &mut Solid, u: &[f64]) -> Vec<f64> {
     let mut f = vec![f64::NAN; u.len()];
@@ -23,7 +37,7 @@ fn affine(mesh: &TetMesh, a: [[f64; 3]; 3]) -> Vec<f64> {
 fn an_affine_displacement_is_in_equilibrium() {
     let (mesh, outside) = cube(5);
     let u = affine(&mesh, [[0.1, 0.05, -0.1], [0.02, -0.05, 0.1], [0.03, 0.07, 0.2]]);
-    let fibres = vec![FIBRE; mesh.tetrahedra().len()];
+    let fibres = vec![AXES; mesh.tetrahedra().len()];
     let nodes = outside.len();
     let mut solid = Solid::new(mesh, SOFT, fibres, vec![None; nodes]).unwrap();
     let f = residual(&mut solid, &u);
@@ -33,7 +47,7 @@ fn an_affine_displacement_is_in_equilibrium() {
     assert!(worst < 1e-14 * SOFT.kappa && outer > 1e-3, "{worst} inside, {outer} outside");
     // The stress is uniform, so the energy is its density at a point times the volume of 1.
     let gradient = [[1.1, 0.05, -0.1], [0.02, 0.95, 0.1], [0.03, 0.07, 1.2]];
-    let energy = SOFT.energy(&gradient, FIBRE);
+    let energy = SOFT.energy(&gradient, AXES);
     assert!((solid.energy(&u) - energy).abs() < 1e-13 * energy);
 }
 
@@ -42,7 +56,7 @@ fn a_rotation_moves_nothing_else() {
     let (mesh, _) = cube(4);
     let (c, s) = (28f64.to_radians().cos(), 28f64.to_radians().sin());
     let u = affine(&mesh, [[c - 1.0, -s, 0.0], [s, c - 1.0, 0.0], [0.0, 0.0, 0.0]]);
-    let (nodes, fibres) = (mesh.points().len(), vec![FIBRE; mesh.tetrahedra().len()]);
+    let (nodes, fibres) = (mesh.points().len(), vec![AXES; mesh.tetrahedra().len()]);
     let mut solid = Solid::new(mesh, SOFT, fibres, vec![None; nodes]).unwrap();
     let worst = residual(&mut solid, &u).iter().fold(0.0f64, |m, x| m.max(x.abs()));
     assert!(worst < 1e-14 && solid.energy(&u).abs() < 1e-14, "{worst}");
@@ -52,7 +66,7 @@ fn a_rotation_moves_nothing_else() {
 fn an_element_turned_inside_out_is_not_a_number() {
     let (mesh, _) = cube(3);
     let u: Vec<f64> = mesh.points().iter().flat_map(|x| [-2.0 * x[0], 0.0, 0.0]).collect();
-    let (nodes, fibres) = (mesh.points().len(), vec![FIBRE; mesh.tetrahedra().len()]);
+    let (nodes, fibres) = (mesh.points().len(), vec![AXES; mesh.tetrahedra().len()]);
     let mut solid = Solid::new(mesh, SOFT, fibres, vec![None; nodes]).unwrap();
     assert!(norm(&residual(&mut solid, &u)).is_nan());
 }
@@ -80,7 +94,7 @@ fn force(x: [f64; 3]) -> [f64; 3] {
     let stress = |x: [f64; 3], d: usize| {
         let columns = [0, 1, 2].map(|d| derivative(&exact, x, d));
         let f = [0, 1, 2].map(|i| [0, 1, 2].map(|d| f64::from(u8::from(i == d)) + columns[d][i]));
-        let p = SOFT.stress(&f, [1.0, 0.0, 0.0]);
+        let p = SOFT.stress(&f, STRAIGHT);
         [p[0][d], p[1][d], p[2][d]]
     };
     let all = [0, 1, 2].map(|d| derivative(&|y| stress(y, d), x, d));
@@ -99,8 +113,8 @@ fn the_error_is_of_second_order() {
             }
         });
         let given = mesh.points().iter().zip(&outside).map(|(x, out)| out.then(|| exact(*x))).collect();
-        let fibres = vec![[1.0, 0.0, 0.0]; mesh.tetrahedra().len()];
-        let mut solid = Solid::new(mesh, SOFT, fibres, given).unwrap();
+        let axes = vec![STRAIGHT; mesh.tetrahedra().len()];
+        let mut solid = Solid::new(mesh, SOFT, axes, given).unwrap();
         solid.load_mut().copy_from_slice(&load);
         let mut u = affine(solid.mesh(), [[0.1, 0.0, 0.0], [0.0; 3], [0.0; 3]]);
         let norms = newton(&mut solid, &mut u, 1e-9, 20);
@@ -115,10 +129,11 @@ fn the_error_is_of_second_order() {
 #[test]
 fn the_jacobian_is_the_derivative() {
     let (mesh, outside) = cube(4);
-    let (nodes, fibres) = (outside.len(), vec![FIBRE; mesh.tetrahedra().len()]);
+    let (nodes, fibres) = (outside.len(), vec![AXES; mesh.tetrahedra().len()]);
     let given = outside.iter().enumerate().map(|(i, out)| (*out && i % 3 == 0).then_some([0.0; 3])).collect();
     let mut solid = Solid::new(mesh, SOFT, fibres, given).unwrap();
     solid.set_inertia(0.7).unwrap();
+    solid.set_tension(0.8);
     let u: Vec<f64> = noise(3 * nodes, 1).iter().map(|x| 0.04 * x).collect();
     for seed in 2..5 {
         let error = jacobian_error(&mut solid, &u, &noise(3 * nodes, seed), 1e-6);
@@ -130,12 +145,22 @@ fn the_jacobian_is_the_derivative() {
 fn what_does_not_fit_is_refused() {
     let (mesh, _) = cube(3);
     let nodes = mesh.points().len();
-    let fibres = vec![FIBRE; mesh.tetrahedra().len()];
-    let error = Solid::new(mesh.clone(), SOFT, vec![FIBRE; 2], vec![None; nodes]).unwrap_err().to_string();
+    let fibres = vec![AXES; mesh.tetrahedra().len()];
+    let error = Solid::new(mesh.clone(), SOFT, vec![AXES; 2], vec![None; nodes]).unwrap_err().to_string();
     assert!(error.contains("2 fibres and 27 displacements for 48 tetrahedra and 27 nodes"), "{error}");
     let bad = Material { kappa: -1.0, ..SOFT };
     let error = Solid::new(mesh.clone(), bad, fibres.clone(), vec![None; nodes]).unwrap_err().to_string();
     assert!(error.contains("material is -1"), "{error}");
+    for (bad, named) in [
+        (Material { a_s: -1.0, ..SOFT }, "a_s of the material is -1"),
+        (Material { b_fs: 0.0, ..SOFT }, "a constant of the material is 0"),
+        (Material { tension: f64::NAN, ..SOFT }, "the tension of the material is NaN"),
+        (Material { cross: 1.5, ..SOFT }, "is 1.5; it must be at most 1"),
+    ] {
+        let made = Solid::new(mesh.clone(), bad, fibres.clone(), vec![None; nodes]);
+        let error = made.unwrap_err().to_string();
+        assert!(error.contains(named), "{error}");
+    }
     let mut solid = Solid::new(mesh, SOFT, fibres, vec![None; nodes]).unwrap();
     let error = solid.press("inside", 1.0).unwrap_err().to_string();
     assert!(error.contains("no surface `inside`"), "{error}");

@@ -1,6 +1,6 @@
 //! Stokes flow on a mesh from a file: on the mesh of a duct it is the flow in the duct, in any numbering.
 
-use crate::common::meshes::{Encoding, Form, duct, gmsh, vtu};
+use crate::common::meshes::{Encoding, Form, Temporary, duct, gmsh, vtu};
 use crate::common::{apply, lu::Lu};
 use krylith_core::matrix::Butcher;
 use krylith_problems::tets::NodeOrder;
@@ -8,30 +8,9 @@ use krylith_problems::{
     BodyOptions, InletRamp, StokesBody, StokesDuct, StokesOptions, StokesProblem, SystemKind, generate,
     generate_rows,
 };
-use std::path::PathBuf;
 use std::sync::Arc;
 
 const NODES: [usize; 3] = [4, 3, 4];
-
-/// A file that is removed at the end of a test.
-struct Temporary(PathBuf);
-
-impl Temporary {
-    fn new(name: &str, bytes: &[u8]) -> Self {
-        let path = std::env::temp_dir().join(format!("krylith-{}-{name}", std::process::id()));
-        std::fs::write(&path, bytes).unwrap();
-        Self(path)
-    }
-    fn name(&self) -> String {
-        self.0.display().to_string()
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
 
 fn body(order: NodeOrder) -> StokesBody {
     let mesh = duct(NODES, 2.0).ordered(order).unwrap();

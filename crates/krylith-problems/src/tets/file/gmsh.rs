@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::str::SplitAsciiWhitespace;
 
-use super::{Content, unnamed};
+use super::{Content, Directions, unnamed, wanted};
 use crate::tets::{MOST, Surface};
 
-pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Content> {
+pub(super) fn parse(path: &Path, bytes: &[u8], names: &[&str]) -> Result<Content> {
     let words = "".split_ascii_whitespace();
-    let mut reader = Reader { path, bytes, at: 0, line: 0, order: None, words };
+    let mut reader = Reader { path, bytes, at: 0, line: 0, order: None, words, names };
     let mut mesh = Mesh::default();
     reader.sections(&mut mesh)?;
     Ok(mesh.finish())
@@ -39,6 +39,8 @@ struct Reader<'a> {
     order: Option<Order>,
     /// Rest of the current record of a text file.
     words: SplitAsciiWhitespace<'a>,
+    /// Names of the fields to read.
+    names: &'a [&'a str],
 }
 
 /// The content read so far.
@@ -53,8 +55,19 @@ struct Mesh {
     /// Index in `points` of the node with a tag.
     place: HashMap<u64, u32>,
     tetrahedra: Vec<[u32; 4]>,
+    /// The number of the element that is read, and those of the tetrahedra if fields are read.
+    number: u64,
+    numbers: Vec<u64>,
     /// Faces by physical group.
     faces: BTreeMap<i64, Vec<[u32; 3]>>,
+    fields: Vec<Data>,
+}
+
+/// A field with a vector for each of these nodes or elements.
+struct Data {
+    name: String,
+    of_nodes: bool,
+    vectors: Vec<(u64, [f64; 3])>,
 }
 
 /// Gmsh's numbers of element types.
@@ -194,6 +207,15 @@ impl<'a> Reader<'a> {
                 ("Nodes", _) => self.nodes_4(mesh)?,
                 ("Elements", 2) => self.elements_2(mesh)?,
                 ("Elements", _) => self.elements_4(mesh)?,
+                ("NodeData" | "ElementData", _) if !self.names.is_empty() => {
+                    match self.data(name == "NodeData")? {
+                        Some(data) => mesh.fields.push(data),
+                        None => {
+                            self.skip(name)?;
+                            continue;
+                        }
+                    }
+                }
                 _ => {
                     self.skip(name)?;
                     continue;
@@ -400,6 +422,9 @@ impl<'a> Reader<'a> {
         }
         if kind == TETRAHEDRON {
             mesh.tetrahedra.push(corners);
+            if !self.names.is_empty() {
+                mesh.numbers.push(mesh.number);
+            }
         } else if used {
             let face = [corners[0], corners[1], corners[2]];
             groups.iter().for_each(|group| mesh.faces.entry(*group).or_default().push(face));
@@ -430,7 +455,7 @@ impl<'a> Reader<'a> {
         while done < count {
             if self.order.is_none() {
                 self.record("an element")?;
-                self.tag(2, "an element's number")?;
+                mesh.number = self.tag(2, "an element's number")?;
                 let kind = self.word("an element's type")?;
                 self.element_2(mesh, kind, None)?;
                 done += 1;
@@ -447,7 +472,7 @@ impl<'a> Reader<'a> {
                 return Err(self.wrong(format!("{run} elements of type {kind}; expected 1 to {left}")));
             }
             for _ in 0..run {
-                self.tag(2, "an element's number")?;
+                mesh.number = self.tag(2, "an element's number")?;
                 self.element_2(mesh, kind, Some(tags))?;
             }
             done += run as usize;
@@ -467,12 +492,48 @@ impl<'a> Reader<'a> {
             let own = groups.get(&entity).filter(|_| dimension == 2).map_or(&[][..], |own| own);
             for _ in 0..self.count(count, "elements")? {
                 self.record("an element")?;
-                self.tag(4, "an element's number")?;
+                mesh.number = self.tag(4, "an element's number")?;
                 self.element(mesh, kind, own)?;
             }
         }
         mesh.groups = groups;
         Ok(())
+    }
+
+    /// Reads a field up to the end of its numbers, if it is to be read. Its head is text in a binary file too.
+    fn data(&mut self, of_nodes: bool) -> Result<Option<Data>> {
+        let texts = self.line_word("a number of texts")?;
+        let mut title = "";
+        for k in 0..self.count(texts, "texts")? {
+            let line = self.need("the name of a field")?;
+            title = if k == 0 { line.trim_matches('"') } else { title };
+        }
+        let reals = self.line_word("a number of reals")?;
+        for _ in 0..self.count(reals, "reals")? {
+            self.need("a real number")?;
+        }
+        let integers = self.line_word("a number of integers")?;
+        // The time step, the number of components, and that of vectors.
+        let mut head = [0u64; 3];
+        for k in 0..self.count(integers, "integers")? {
+            let number = self.line_word("an integer")?;
+            head.get_mut(k).into_iter().for_each(|x| *x = number);
+        }
+        let Some(name) = wanted(title, self.names) else { return Ok(None) };
+        if head[1] != 3 {
+            return Err(self.wrong(format!("the field `{name}` has {} components; expected 3", head[1])));
+        }
+        let mut vectors = Vec::new();
+        for _ in 0..self.count(head[2], "vectors")? {
+            self.record("a vector")?;
+            let number = self.tag(2, "a node or an element")?;
+            let mut vector = [0.0; 3];
+            for x in &mut vector {
+                *x = self.real("a component")?;
+            }
+            vectors.push((number, vector));
+        }
+        Ok(Some(Data { name, of_nodes, vectors }))
     }
 }
 
@@ -489,6 +550,30 @@ impl Mesh {
         for (tag, faces) in self.faces {
             surfaces.push(Surface { name: self.names.remove(&tag).unwrap_or_else(|| unnamed(tag)), faces });
         }
-        Content { points: self.points, tetrahedra: self.tetrahedra, surfaces }
+        let mut content =
+            Content { points: self.points, tetrahedra: self.tetrahedra, surfaces, ..Content::default() };
+        let mut place: HashMap<u64, u32> = HashMap::new();
+        if self.fields.iter().any(|field| !field.of_nodes) {
+            place.extend(self.numbers.iter().enumerate().map(|(t, &number)| (number, t as u32)));
+        }
+        // Fields of elements first, which replace those of nodes.
+        self.fields.sort_by_key(|field| field.of_nodes);
+        for Data { name, of_nodes, vectors } in self.fields {
+            let (place, count) = match of_nodes {
+                true => (&self.place, content.points.len()),
+                false => (&place, content.tetrahedra.len()),
+            };
+            let mut all = vec![[f64::NAN; 3]; count];
+            for (number, vector) in vectors {
+                if let Some(&at) = place.get(&number) {
+                    all[at as usize] = vector;
+                }
+            }
+            match of_nodes {
+                true => content.add_nodes(name, &all),
+                false => content.directions.push(Directions { name, vectors: all }),
+            }
+        }
+        content
     }
 }

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{Content, unnamed};
+use super::{Content, Directions, unnamed, wanted};
 use crate::tets::{MOST, Surface};
 
 /// Names that programs give to the array of tags: meshio, Gmsh, VMTK, MEDIT.
@@ -23,7 +23,7 @@ const LINE: i64 = 3;
 const TRIANGLE: i64 = 5;
 const TETRAHEDRON: i64 = 10;
 
-pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Content> {
+pub(super) fn parse(path: &Path, bytes: &[u8], names: &[&str]) -> Result<Content> {
     let mut file = File { path, bytes, big: false, wide: false, base64: false, appended: None };
     let (sizes, arrays) = file.arrays()?;
     let [points, cells] = sizes.ok_or_else(|| file.wrong(0, "no <Piece> with NumberOfPoints"))?;
@@ -88,6 +88,25 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Content> {
     }
     let surfaces = faces.into_iter().map(|(tag, faces)| Surface { name: unnamed(tag), faces });
     content.surfaces = surfaces.collect();
+    // Fields of cells first, which replace those of nodes.
+    for (section, count) in [("CellData", cells), ("PointData", points)] {
+        for array in arrays.iter().filter(|a| a.section == section) {
+            let Some(name) = wanted(array.name, names) else { continue };
+            if array.components != 3 {
+                let message = format!("array `{name}` has {} components; expected 3", array.components);
+                return Err(file.wrong(array.at, message));
+            }
+            let numbers = file.reals(array, 3 * count)?;
+            let vectors = numbers.as_chunks::<3>().0;
+            if section == "PointData" {
+                content.add_nodes(name, vectors);
+                continue;
+            }
+            let own = kinds.iter().zip(vectors).filter(|(kind, _)| **kind == TETRAHEDRON);
+            let vectors = own.map(|(_, vector)| *vector).collect();
+            content.directions.push(Directions { name, vectors });
+        }
+    }
     Ok(content)
 }
 
@@ -395,7 +414,9 @@ impl<'a> File<'a> {
             }
         };
         if found.len() != expected {
-            let message = format!("{} coordinates of points; expected {expected}", found.len());
+            let what =
+                if array.section == "Points" { "coordinates of points" } else { "numbers of an array" };
+            let message = format!("{} {what}; expected {expected}", found.len());
             return Err(self.wrong(array.at, message));
         }
         Ok(found)

@@ -2,6 +2,27 @@
 
 use krylith_problems::DuctMesh;
 use krylith_problems::tets::{Surface, TetMesh};
+use std::path::PathBuf;
+
+/// A file that is removed at the end of a test.
+pub struct Temporary(PathBuf);
+
+impl Temporary {
+    pub fn new(name: &str, bytes: &[u8]) -> Self {
+        let path = std::env::temp_dir().join(format!("krylith-{}-{name}", std::process::id()));
+        std::fs::write(&path, bytes).unwrap();
+        Self(path)
+    }
+    pub fn name(&self) -> String {
+        self.0.display().to_string()
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
 
 /// The mesh of a duct, with the surfaces `inlet`, `wall` and `outlet`.
 pub fn duct(nodes: [usize; 3], length: f64) -> TetMesh {
@@ -80,6 +101,19 @@ impl Out {
         }
         self.text(section);
     }
+}
+
+/// A section of a file of Gmsh with a vector for each of these nodes or elements.
+pub fn gmsh_data(form: Form, section: &str, name: &str, vectors: &[(usize, [f64; 3])]) -> Vec<u8> {
+    let mut out = Out { form, bytes: Vec::new() };
+    out.text(&format!("${section}\n1\n\"{name}\"\n1\n0.5\n3\n0\n3\n{}", vectors.len()));
+    for (number, vector) in vectors {
+        out.int(*number);
+        out.reals(vector);
+        out.end();
+    }
+    out.close(&format!("$End{section}"));
+    out.bytes
 }
 
 /// A file of Gmsh, version 2.2 or 4.1. Node i has the tag 3 i + 2, and surface k the tag k + 5.
@@ -199,6 +233,14 @@ pub enum Encoding {
 
 /// A `.vtu` file; surface k has the number k + 5.
 pub fn vtu(mesh: &TetMesh, encoding: Encoding, form: Form) -> Vec<u8> {
+    vtu_with(mesh, encoding, form, ["CellData", "PointData"].map(|section| (section, &[][..])))
+}
+
+/// Vectors of tetrahedra and of nodes, with their names.
+pub type Vectors<'a> = [(&'a str, &'a [(&'a str, Vec<[f64; 3]>)]); 2];
+
+/// The same with fields of vectors.
+pub fn vtu_with(mesh: &TetMesh, encoding: Encoding, form: Form, fields: Vectors) -> Vec<u8> {
     let big = form == Form::Big;
     let wide = encoding != Encoding::Base64; // lengths of 64 bits
     let mut cells: Vec<(Vec<u32>, u8, i32)> = Vec::new();
@@ -224,7 +266,7 @@ pub fn vtu(mesh: &TetMesh, encoding: Encoding, form: Form) -> Vec<u8> {
     let corners: Vec<u32> = cells.iter().flat_map(|c| c.0.clone()).collect();
     // Name, type, attributes, words, bytes.
     let word = |v: String| v + " ";
-    let arrays = [
+    let mut arrays = vec![
         (
             "",
             "Points",
@@ -266,6 +308,22 @@ pub fn vtu(mesh: &TetMesh, encoding: Encoding, form: Form) -> Vec<u8> {
             cells.iter().flat_map(|c| order(c.2.to_le_bytes().to_vec())).collect(),
         ),
     ];
+    let faces = cells.len() - mesh.tetrahedra().len();
+    for (section, fields) in fields {
+        for (k, (name, vectors)) in fields.iter().enumerate() {
+            // Triangles have no direction.
+            let before = if section == "CellData" { faces } else { 0 };
+            let numbers = [vec![f64::NAN; 3 * before], vectors.as_flattened().to_vec()].concat();
+            arrays.push((
+                *name,
+                if section == "CellData" || k > 0 { "" } else { section },
+                "Float64",
+                3,
+                numbers.iter().map(|v| word(format!("{v:?}"))).collect(),
+                numbers.iter().flat_map(|v| order(v.to_le_bytes().to_vec())).collect(),
+            ));
+        }
+    }
     let byte_order = if big { "BigEndian" } else { "LittleEndian" };
     let mut out = format!(
         "<?xml version=\"1.0\"?>\n<!-- a <test> -->\n<VTKFile type=\"UnstructuredGrid\" byte_order=\"{byte_order}\" \
