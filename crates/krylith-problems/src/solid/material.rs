@@ -4,8 +4,8 @@ use krylith_core::{Error, Result};
 
 use crate::tets::dot;
 
-/// Directions of the material at rest, as orthogonal unit vectors: the fibre f₀ and the sheet s₀. The opposite
-/// vectors are the same material.
+/// Directions of the material at rest, as orthogonal unit vectors: the fibre f₀ and the sheet s₀. The
+/// opposite vectors are the same material.
 pub type Axes = [[f64; 3]; 2];
 
 /// Constants of the energy. Stiffnesses are in Pa; each b is dimensionless.
@@ -17,8 +17,9 @@ pub type Axes = [[f64; 3]; 2];
 ///
 /// with I₁ = tr FᵀF, Ī₁ = J^(−2/3) I₁, I₄f = |F f₀|², I₄s = |F s₀|² and I₈ = F f₀ · F s₀ for the fibre f₀ and
 /// the sheet s₀; ⟨x⟩ = max(x, 0), because fibres and sheets do not resist compression. The terms with a are
-/// the law of Holzapfel and Ogden (2009). The last term is the active stress F S of a tension T, with S = T f₀⊗f₀
-/// (Land et al. 2015, problem 3). A share c of T acts across the fibres: S = T ((1 − c) f₀⊗f₀ + c I).
+/// the law of Holzapfel and Ogden (2009). The last term is the active stress F S of a tension T, with
+/// S = T f₀⊗f₀ (Land et al. 2015, problem 3). A share c of T acts in all directions:
+/// S = T ((1 − c) f₀⊗f₀ + c I).
 ///
 /// # Examples
 /// ```

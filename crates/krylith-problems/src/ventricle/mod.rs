@@ -1,5 +1,5 @@
-//! A beating left ventricle: elastodynamics of fibre-reinforced muscle, b = 3, on a truncated ellipsoid or on a
-//! mesh from a file.
+//! A beating left ventricle: elastodynamics of fibre-reinforced muscle, b = 3, on a truncated ellipsoid or on
+//! a mesh from a file.
 //!
 //! Units are mm, g and s, so stresses are in Pa. The wall lies between two half ellipsoids, cut off at z = 5
 //! mm (Land et al. 2015): half axes of 7 and 17 mm inside, 10 and 20 mm outside, with the apex at the bottom.
@@ -15,9 +15,9 @@
 //!
 //! Blood presses on the inner surface, always along its deformed normal: p(t) = p_max sin²(π t/2T), and p_max
 //! from t = T on. The tension of the fibres grows alike. The base is fixed. [`Material`] describes the muscle
-//! and [`crate::solid`] the equations; the density is ρ = 1.06e-3 g/mm³. Time stepping is Newmark's method with
-//! β = 1/4 and γ = 1/2 (average acceleration, no damping) from rest. The unknown is the displacement at the end
-//! of the step; Newton's method starts from that at its beginning.
+//! and [`crate::solid`] the equations; the density is ρ = 1.06e-3 g/mm³. Time stepping is Newmark's method
+//! with β = 1/4 and γ = 1/2 (average acceleration, no damping) from rest. The unknown is the displacement at
+//! the end of the step; Newton's method starts from that at its beginning.
 
 mod ellipsoid;
 mod rule;
@@ -454,8 +454,8 @@ fn beside(v: [f64; 3]) -> [f64; 3] {
     unit(rest, 0.0).unwrap_or([1.0, 0.0, 0.0])
 }
 
-/// Returns fibre and sheet at a depth from 0, inside, to 1, outside, where orthogonal unit vectors point around
-/// the ventricle and up to its base.
+/// Returns fibre and sheet at a depth from 0, inside, to 1, outside, where orthogonal unit vectors point
+/// around the ventricle and up to its base.
 fn turned(around: [f64; 3], up: [f64; 3], depth: f64) -> Axes {
     let (sin, cos) = (ANGLE * (1.0 - 2.0 * depth)).sin_cos();
     [[0, 1, 2].map(|d| cos * around[d] + sin * up[d]), crate::tets::cross(around, up)]

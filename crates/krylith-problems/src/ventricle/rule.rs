@@ -1,9 +1,9 @@
 //! Directions of fibres and sheets by a rule, from the mesh alone.
 //!
-//! The rule is that of Bayer, Blake, Plank and Trayanova (2012), a Laplace–Dirichlet rule for one ventricle. The
-//! depth φ in the wall is harmonic, 0 on the endocardium and 1 on the epicardium. ψ is harmonic, 0 at the apex
-//! and 1 on the base. In each tetrahedron the sheet lies along ∇φ and `up` along the part of ∇ψ that is orthogonal
-//! to it. The apex is the node of the epicardium that lies deepest below the base.
+//! The rule is that of Bayer, Blake, Plank and Trayanova (2012), a Laplace–Dirichlet rule for one ventricle.
+//! The depth φ in the wall is harmonic, 0 on the endocardium and 1 on the epicardium. ψ is harmonic, 0 at the
+//! apex and 1 on the base. In each tetrahedron the sheet lies along ∇φ and `up` along the part of ∇ψ that is
+//! orthogonal to it. The apex is the node of the epicardium that lies deepest below the base.
 
 use krylith_core::{Error, Options, Result, Solver};
 use rayon::prelude::*;

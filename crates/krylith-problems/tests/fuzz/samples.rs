@@ -30,7 +30,8 @@ pub fn text() -> Vec<Vec<u8>> {
 pub fn gmsh() -> Vec<Vec<u8>> {
     texts(&[
         "$MeshFormat\n2.2 0 8\n$EndMeshFormat\n$PhysicalNames\n1\n2 7 \"wall\"\n$EndPhysicalNames\n$Nodes\n4\n1 0 0 0\n2 1 0 0\n\
-         3 0 1 0\n4 0 0 1\n$EndNodes\n$Elements\n2\n1 2 2 7 1 1 2 3\n2 4 2 1 1 1 2 3 4\n$EndElements\n",
+         3 0 1 0\n4 0 0 1\n$EndNodes\n$Elements\n2\n1 2 2 7 1 1 2 3\n2 4 2 1 1 1 2 3 4\n$EndElements\n\
+         $ElementData\n1\n\"fibre\"\n1\n0\n3\n0\n3\n1\n2 0 2 0\n$EndElementData\n",
         "$MeshFormat\n4.1 0 8\n$EndMeshFormat\n$Entities\n0 0 1 1\n3 0 0 0 1 1 1 1 7 0\n1 0 0 0 1 1 1 0 0\n$EndEntities\n$Nodes\n\
          1 4 1 4\n3 1 0 4\n1\n2\n3\n4\n0 0 0\n1 0 0\n0 1 0\n0 0 1\n$EndNodes\n$Elements\n2 2 1 2\n2 3 2 1\n1 1 2 3\n\
          3 1 4 1\n2 1 2 3 4\n$EndElements\n",
@@ -86,7 +87,8 @@ pub fn gmsh_binary() -> Vec<Vec<u8>> {
 pub fn vtu() -> Vec<Vec<u8>> {
     let text = "<?xml version=\"1.0\"?><VTKFile type=\"UnstructuredGrid\" byte_order=\"LittleEndian\"><UnstructuredGrid>\
         <Piece NumberOfPoints=\"4\" NumberOfCells=\"2\"><CellData><DataArray type=\"Int32\" Name=\"tag\" format=\"ascii\">7 1\
-        </DataArray></CellData><Points><DataArray type=\"Float64\" NumberOfComponents=\"3\" format=\"ascii\">\
+        </DataArray></CellData><PointData><DataArray type=\"Float32\" Name=\"sheet\" NumberOfComponents=\"3\" \
+        format=\"ascii\">1 0 0 1 0 0 -2 0 0 1 0 0</DataArray></PointData><Points><DataArray type=\"Float64\" NumberOfComponents=\"3\" format=\"ascii\">\
         0 0 0 1 0 0 0 1 0 0 0 1</DataArray></Points><Cells><DataArray type=\"Int32\" Name=\"connectivity\" \
         format=\"ascii\">0 1 2 0 1 2 3</DataArray><DataArray type=\"Int32\" Name=\"offsets\" format=\"ascii\">3 7\
         </DataArray><DataArray type=\"UInt8\" Name=\"types\" format=\"binary\">AgAAAAUK</DataArray></Cells></Piece>\

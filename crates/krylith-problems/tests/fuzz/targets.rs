@@ -144,6 +144,9 @@ const MSH: &[&[u8]] = &[
     b"$Nodes\n",
     b"$EndNodes\n",
     b"$Elements\n",
+    b"$NodeData\n",
+    b"$EndNodeData\n",
+    b"1\n\"fibre\"\n1\n0\n3\n0\n3\n4\n",
     b"2.2 0 8\n",
     b"4.1 0 8\n",
     b"\n",
@@ -173,6 +176,8 @@ const VTU: &[&[u8]] = &[
     b"header_type=\"UInt64\"",
     b"<Piece NumberOfPoints=\"4\" NumberOfCells=\"2\">",
     b"<Points>",
+    b"<PointData>",
+    b"Name=\"fibre\" NumberOfComponents=\"3\"",
     b"</Points>",
     b"<Cells>",
     b"<CellData>",
@@ -404,9 +409,16 @@ fn check(matrix: Matrix) -> Result<(), Answer> {
     Ok(())
 }
 
-/// Checks that an accepted mesh has a positive volume.
+/// Checks that an accepted mesh has a positive volume, and its fields a unit vector for each tetrahedron.
 fn mesh(bytes: &[u8]) -> Result<(), Answer> {
-    let mesh = krylith_problems::tets::file::parse("x.msh", bytes).map_err(said)?;
+    use krylith_problems::tets::file::parse_with_directions;
+    let (mesh, fields) = parse_with_directions("x.msh", bytes, &["fibre", "sheet"]).map_err(said)?;
+    for field in &fields {
+        let is_unit = |v: &[f64; 3]| (v.iter().map(|x| x * x).sum::<f64>() - 1.0).abs() < 1e-9;
+        if field.vectors.len() != mesh.tetrahedra().len() || !field.vectors.iter().all(is_unit) {
+            return Err(Answer::Wrong(format!("vectors {:?}", field.vectors)));
+        }
+    }
     match mesh.volume() {
         volume if volume > 0.0 => Ok(()),
         volume => Err(Answer::Wrong(format!("a mesh of volume {volume}"))),

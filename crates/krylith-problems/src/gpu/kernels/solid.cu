@@ -8,9 +8,9 @@ struct Body {
     double a, b, a_f, b_f, a_s, b_s, a_fs, b_fs, kappa, tension, cross, inertia, pressure, scale;
 };
 
-// The state of the material at a deformation gradient: F, its inverse transposed, F f0 and F s0, and derivatives
-// of the energy by its invariants, as in solid/material.rs. active: the tension along the fibres and in all
-// directions.
+// The state of the material at a deformation gradient: F, its inverse transposed, F f0 and F s0, and
+// derivatives of the energy by its invariants, as in solid/material.rs. active: the tension along the fibres
+// and in all directions.
 struct Deformed {
     double f[3][3], h[3][3], fibre[3], sheet[3], axes[2][3];
     double j, i1, c, p, dp, w[2], s[2], q[2], active[2];

@@ -500,7 +500,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads a field up to the end of its numbers, if it is to be read. Its head is text in a binary file too.
+    /// Reads a field up to the end of its numbers, if it is to be read. Its head is text in a binary file
+    /// too.
     fn data(&mut self, of_nodes: bool) -> Result<Option<Data>> {
         let texts = self.line_word("a number of texts")?;
         let mut title = "";

@@ -120,14 +120,17 @@ impl Content {
     fn units(&mut self, path: &Path) -> Result<()> {
         for Directions { name, vectors } in &mut self.directions {
             for (t, vector) in vectors.iter_mut().enumerate() {
-                let length = dot(*vector, *vector).sqrt();
-                if !(length > 0.0 && length.is_finite()) {
+                // Squares of tiny or huge numbers would underflow or overflow.
+                let most = vector.iter().fold(0.0f64, |most, x| most.max(x.abs()));
+                let scaled = vector.map(|x| x / most);
+                let length = dot(scaled, scaled).sqrt();
+                if !(most > 0.0 && length.is_finite()) {
                     let message = format!(
                         "the field `{name}` has no direction at tetrahedron {t} (counted from 0 in the order of the file)"
                     );
                     return Err(Error::format(path, message));
                 }
-                *vector = vector.map(|x| x / length);
+                *vector = scaled.map(|x| x / length);
             }
         }
         Ok(())
