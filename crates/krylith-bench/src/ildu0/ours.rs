@@ -15,7 +15,7 @@ use krylith_core::precond::{
     AmgSpec, Coarsen, Ildu, IlduOptions, Multilevel, MultilevelOptions, Multiplicative, Plan,
     SubdomainFactors,
 };
-use krylith_core::{Error, Precision, Result, Stop};
+use krylith_core::{Error, Precision, PrecondPrecision, Result, Stop};
 use std::rc::Rc;
 
 /// From this number of scalar rows on, `coarse` computes in f32, as in a solver.
@@ -254,7 +254,7 @@ where
     let (space, (order, rows)) = (shared.space.as_ref(), (shared.case.a.block(), shared.case.a.rows()));
     let options = AmgSpec::default().of_system(order, rows, false).options(order, Precision::F64);
     let in_f32 = order == 1 && rows >= IN_F32 && space.computes_in_f32();
-    let compute = if in_f32 { Precision::F32 } else { options.compute };
+    let compute = if in_f32 { PrecondPrecision::F32 } else { options.compute };
     let options = MultilevelOptions { smooth_finest: false, compute, ..options };
     // The first one may compile and load kernels.
     drop(Multilevel::new(space, placed, options)?);
