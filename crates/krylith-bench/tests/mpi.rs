@@ -75,7 +75,7 @@ fn suites_of_solvers_measure_all_ranks() {
     }
     let json = measured("ras", "--scale 0.0004 --solves 1");
     let solves = rows(&json["scaling"][0]["rows"]);
-    assert_eq!(solves.len(), 2);
+    assert_eq!(solves.len(), 4);
     assert!(solves.iter().all(|row| row["gpus"] == 2 && row["failure"].is_null()), "{solves:?}");
     let json = measured("multilevel", "--scale 0.0001 --rounds 1 --ways amg");
     assert_eq!(rows(&json["scaling"]).len(), 2);

@@ -120,7 +120,7 @@ class AmgKeys(TypedDict, total=False):
     coarsest: int
     levels: int
     precision: Literal["f64", "f32"]
-    compute: Literal["f64", "f32"]
+    compute: Literal["f64", "f32", "bf16"]
 
 
 class LuKeys(TypedDict, total=False):

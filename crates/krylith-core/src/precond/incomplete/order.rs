@@ -163,7 +163,8 @@ mod tests {
     /// symmetric.
     #[test]
     fn depths_are_bounded() {
-        let shifted = |offsets: &'static [[isize; 3]]| grid([9, 7, 5], offsets, |x| x[0] + 9 * (x[1] + 7 * x[2]));
+        let shifted =
+            |offsets: &'static [[isize; 3]]| grid([9, 7, 5], offsets, |x| x[0] + 9 * (x[1] + 7 * x[2]));
         for pattern in [shifted(&FACES), shifted(&[[-1, 0, 0], [0, -1, 0], [0, 0, -1]])] {
             let levels = pattern.levels();
             let count = level_count(&levels);

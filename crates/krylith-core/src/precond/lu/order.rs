@@ -23,13 +23,15 @@ const FEW: usize = 300;
 // equations, reactions, circuits and more.
 /// Seconds of factors that a dissection saves, per operation by minimum degree. It halves the operations of
 /// most systems in three dimensions, and saves a quarter in two. Pivots are also delayed less: factors of
-/// Stokes flow with slip of 46,000 unknowns took 1.1 s instead of 1.8 s, with 0.8 of the operations. The second
-/// number is for L U, which delays more: an optimality system of 36,000 unknowns took 8 s instead of 49 s.
+/// Stokes flow with slip of 46,000 unknowns took 1.1 s instead of 1.8 s, with 0.8 of the operations. The
+/// second number is for L U, which delays more: an optimality system of 36,000 unknowns took 8 s instead of
+/// 49 s.
 const SAVED: [f64; 2] = [0.1e-9, 0.2e-9];
 /// Seconds of a dissection per vertex and per stored neighbour.
 const DISSECT: [f64; 2] = [2.5e-6, 0.35e-6];
 /// Largest ratio of operations at which a dissection replaces minimum degree, whose fronts are smaller. A
-/// circuit of 28,000 unknowns takes 13 s by minimum degree, and 40 s by a dissection with 2 % less operations.
+/// circuit of 28,000 unknowns takes 13 s by minimum degree, and 40 s by a dissection with 2 % less
+/// operations.
 const LESS: f64 = 0.95;
 
 /// Rows of a task.

@@ -410,8 +410,8 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// Appends the vertices that this pass has not visited to the queue. Returns true if one of the vertices is in
-/// the next level. `first` is the smallest mark of the pass, `next` that of the next level.
+/// Appends the vertices that this pass has not visited to the queue. Returns true if one of the vertices is
+/// in the next level. `first` is the smallest mark of the pass, `next` that of the next level.
 fn enter(vertices: &[u32], met: &mut [u8], [first, next]: [u8; 2], queue: &mut Vec<u32>) -> bool {
     let mut end = queue.len();
     queue.resize(end + vertices.len(), 0);
