@@ -47,6 +47,7 @@ pub use partitioner::{Partition, Partitioner, contiguous};
 pub(crate) use partitioner::{nearest, runs};
 pub use quality::{Quality, Share};
 pub use search::reverse_cuthill_mckee;
+pub(crate) use search::{Groups, alike};
 pub use split::split;
 #[cfg(feature = "cuda")]
 pub(crate) use subdomains::layer;

@@ -34,8 +34,6 @@ pub(super) struct Pace {
     mark: (usize, f64),
     /// Iteration of the next check.
     next: usize,
-    /// Number of iterations left, as estimated at the last check.
-    left: f64,
     /// Estimated number of iterations left, if the attempt is too slow.
     pub too_slow: Option<f64>,
 }
@@ -105,10 +103,11 @@ impl Pace {
         let (start, mark) = (f64::NAN, (0, f64::NAN));
         let peak = rises.then_some((0, 0.0));
         let next = if budget.early && !rises { FEWEST } else { budget.few / 2 };
-        Self { budget, start, best: f64::INFINITY, peak, mark, next, left: f64::INFINITY, too_slow: None }
+        Self { budget, start, best: f64::INFINITY, peak, mark, next, too_slow: None }
     }
 
-    fn tell(&mut self, p: Progress) {
+    /// Records a residual.
+    fn see(&mut self, p: Progress) {
         if self.start.is_nan() {
             (self.start, self.mark) = (p.relative_residual, (p.iteration, p.relative_residual));
         }
@@ -116,9 +115,10 @@ impl Pace {
         if let Some(peak) = self.peak.as_mut().filter(|peak| p.relative_residual >= peak.1) {
             *peak = (p.iteration, p.relative_residual);
         }
-        if p.iteration < self.next {
-            return;
-        }
+    }
+
+    /// Estimates the number of iterations left.
+    fn left(&self, p: Progress) -> f64 {
         let pace = |(from, residual): (usize, f64)| (residual / self.best).ln() / (p.iteration - from) as f64;
         let best = pace((0, self.start)).max(pace(self.mark));
         let target = p.target.max(SMALLEST);
@@ -129,6 +129,15 @@ impl Pace {
                 left = left.min((p.relative_residual / target).ln() / since);
             }
         }
+        left
+    }
+
+    fn tell(&mut self, p: Progress) {
+        self.see(p);
+        if p.iteration < self.next {
+            return;
+        }
+        let left = self.left(p);
         let Budget { few, left: most, early } = self.budget;
         let few = if self.peak.is_some() && most.is_none() { 2 * few } else { few };
         if p.iteration >= few && !(left <= most.unwrap_or(PATIENCE * p.iteration as f64)) {
@@ -141,7 +150,7 @@ impl Pace {
         if early && self.peak.is_none() && HOPELESS.into_iter().any(is_hopeless) {
             self.too_slow = Some(left);
         }
-        (self.mark, self.left) = ((p.iteration, self.best), left);
+        self.mark = (p.iteration, self.best);
         self.next = p.iteration + (p.iteration / 4).max(1);
     }
 }
@@ -249,7 +258,9 @@ impl Observer for Watch<'_> {
             self.halted = Some(why);
         }
         let too_slow = self.pace.as_mut().is_some_and(|pace| {
-            let is_due = |later: &mut Later| p.iteration >= later.at && pace.left > WORTH * later.at as f64;
+            pace.see(p);
+            let is_due =
+                |later: &mut Later| p.iteration >= later.at && !(pace.left(p) <= WORTH * later.at as f64);
             if let Some(later) = self.later.take_if(is_due) {
                 pace.budget = (later.budget)();
             }

@@ -36,6 +36,9 @@ const RUN: usize = 1 << 14;
 /// even if all zeros lie in whole runs.
 const SAMPLE: [usize; 2] = [512, 64];
 
+/// Smallest number of rows that a thread takes at once, if it remembers a position in every row.
+const SHARE: usize = 1 << 14;
+
 /// Estimates the number of blocks that are zero in all of these matrices, which share one pattern; counts
 /// them exactly if there are few blocks. A full pass takes a tenth of the set-up time on a GPU.
 pub fn zeros_of_sample(matrices: &[&Bsr]) -> f64 {
@@ -102,20 +105,31 @@ pub fn zero_blocks(matrices: &[&Bsr]) -> Vec<bool> {
 /// their mirrored block.
 pub fn keep_mirrored(a: &Bsr, zero: &mut [bool]) {
     let (rows, arrays) = (a.block_rows(), Arrays { values: &[], ..Arrays::of(a) });
+    let share = rows.div_ceil(rayon::current_num_threads()).max(SHARE);
     let stays: Vec<usize> = (0..rows)
         .into_par_iter()
-        .with_min_len(256)
-        .flat_map_iter(|i| {
-            let zero = &zero[..];
-            arrays.row(i).filter(move |&p| zero[p]).filter(move |&p| {
-                let j = arrays.col[p] as usize;
-                let mirrored = || {
-                    let row = arrays.row(j);
-                    let at = arrays.col[row.clone()].binary_search(&(i as u32));
-                    at.is_ok_and(|at| !zero[row.start + at])
-                };
-                j == i || (j < rows && mirrored())
-            })
+        .step_by(share)
+        .flat_map_iter(|first| {
+            // The mirrored entries of a row of this share follow those of its rows before, so that each search
+            // begins where the last one ended.
+            let mut next: Vec<usize> = arrays.row_ptr[..rows].to_vec();
+            let mut stays = Vec::new();
+            for i in first..rows.min(first + share) {
+                for p in arrays.row(i).filter(|&p| zero[p]) {
+                    let j = arrays.col[p] as usize;
+                    if j >= rows {
+                        continue;
+                    }
+                    let left = &arrays.col[next[j]..arrays.row_ptr[j + 1]];
+                    let before = left.iter().take_while(|&&k| (k as usize) < i).count();
+                    next[j] += before;
+                    let mirrored = left.get(before) == Some(&(i as u32)) && !zero[next[j]];
+                    if j == i || mirrored {
+                        stays.push(p);
+                    }
+                }
+            }
+            stays
         })
         .collect();
     stays.into_iter().for_each(|p| zero[p] = false);

@@ -107,6 +107,18 @@ impl Pattern {
         (ptr, neighbours)
     }
 
+    /// Returns the beginning of each row's list of other columns, and these lists.
+    pub fn others(&self) -> (Vec<usize>, Vec<u32>) {
+        let mut others = Vec::with_capacity(self.col.len() - self.len());
+        let mut ptr = Vec::with_capacity(self.row_ptr.len());
+        ptr.push(0);
+        for i in 0..self.len() {
+            others.extend(self.row(i).iter().copied().filter(|&j| j as usize != i));
+            ptr.push(others.len());
+        }
+        (ptr, others)
+    }
+
     /// Returns the pattern with row and column `order[k]` renumbered to k.
     pub fn permuted(&self, order: &[u32]) -> Self {
         let mut place = vec![0u32; order.len()];
@@ -117,15 +129,19 @@ impl Pattern {
             from: Vec::with_capacity(self.col.len()),
         };
         out.row_ptr.push(0);
-        let mut row = Vec::new();
+        let (mut row, mut before): (Vec<u64>, _) = (Vec::new(), 0..0);
         for &i in order {
             let range = self.row_ptr[i as usize]..self.row_ptr[i as usize + 1];
-            row.clear();
-            row.extend(range.map(|e| keyed(place[self.col[e] as usize], self.from[e])));
-            row.sort_unstable();
+            // Rows with the same columns follow one another in most orders, and are sorted once.
+            if self.col[range.clone()] != self.col[before.clone()] {
+                row.clear();
+                row.extend((0u32..).zip(&self.col[range.clone()]).map(|(e, &j)| keyed(place[j as usize], e)));
+                row.sort_unstable();
+            }
             out.col.extend(row.iter().map(|&key| unkeyed(key).0));
-            out.from.extend(row.iter().map(|&key| unkeyed(key).1));
+            out.from.extend(row.iter().map(|&key| self.from[range.start + unkeyed(key).1 as usize]));
             out.row_ptr.push(out.col.len());
+            before = range;
         }
         out
     }

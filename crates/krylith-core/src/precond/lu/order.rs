@@ -11,6 +11,7 @@ use super::separator::Side;
 use super::tree::{Columns, Tree};
 use crate::Result;
 use crate::interrupt::Limits;
+use crate::partition;
 use crate::precond::direct::Dissection;
 use rayon::prelude::*;
 
@@ -114,22 +115,7 @@ impl Pattern {
     fn vertices(&self, pairs: &[[u32; 2]]) -> (Vec<u32>, usize) {
         const NONE: u32 = u32::MAX;
         let n = self.len();
-        let mix = |i: u32| u64::from(i).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
-        let hash = |i: u32| self.row(i).iter().fold(0u64, |h, &j| h.wrapping_add(mix(j)));
-        let hash: Vec<u64> = (0..n as u32).into_par_iter().with_min_len(SHARE).map(hash).collect();
-        let mut leader = vec![NONE; n];
-        for i in 0..n as u32 {
-            if leader[i as usize] != NONE {
-                continue;
-            }
-            leader[i as usize] = i;
-            for &j in self.row(i).iter().filter(|&&j| j > i) {
-                let alike = hash[j as usize] == hash[i as usize] && leader[j as usize] == NONE;
-                if alike && self.row(j) == self.row(i) {
-                    leader[j as usize] = i;
-                }
-            }
-        }
+        let mut leader = partition::alike(&self.ptr, &self.col);
         if !pairs.is_empty() {
             let root = |leader: &[u32], mut i: u32| {
                 while leader[i as usize] != i {

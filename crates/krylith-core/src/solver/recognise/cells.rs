@@ -48,10 +48,9 @@ pub(super) fn find(a: &ScalarRows) -> Option<(Vec<Field>, Recognised)> {
         let own = blocks.iter().filter(|(j, _)| *j == i).flat_map(|(_, block)| block);
         full += usize::from(own.filter(|v| **v != 0.0).count() as f64 >= FULL * (b * b) as f64);
         for (j, block) in blocks.iter().filter(|(j, _)| *j != i) {
-            let back = cells.blocks(*j).into_iter().find(|(k, _)| *k == i);
+            let back = cells.columns(*j, i);
             for c in 0..b {
-                let has = |block: &[f64]| (0..b).any(|r| block[r * b + c] != 0.0);
-                let pair = [has(block), back.as_ref().is_some_and(|(_, block)| has(block))];
+                let pair = [(0..b).any(|r| block[r * b + c] != 0.0), back & 1 << c != 0];
                 all[c] += usize::from(pair[0] || pair[1]);
                 both[c] += usize::from(pair[0] && pair[1]);
             }
@@ -125,6 +124,16 @@ impl<'a> Cells<'a> {
         let mut place = vec![u32::MAX; a.rows];
         unknowns.iter().zip(0..).for_each(|(&i, k)| place[i as usize] = k);
         suits.then_some(Self { a, unknowns, place, block })
+    }
+
+    /// Returns the columns of a block that are not zero, as bits.
+    fn columns(&self, cell: usize, other: usize) -> u32 {
+        let b = self.block;
+        let rows = &self.unknowns[cell * b..(cell + 1) * b];
+        let entries = rows.iter().flat_map(|&i| self.a.row(i as usize));
+        let places = entries.map(|(j, _)| self.place[j]).filter(|&place| place != u32::MAX);
+        let inside = places.map(|place| place as usize).filter(|place| place / b == other);
+        inside.fold(0, |bits, place| bits | 1 << (place % b))
     }
 
     /// Returns the blocks of a cell's rows, each with its cell.
