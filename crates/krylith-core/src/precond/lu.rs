@@ -32,6 +32,7 @@ mod pins;
 mod plan;
 mod ranks;
 mod separator;
+mod singular;
 mod solve;
 pub(crate) mod subdomains;
 mod symmetry;
@@ -79,6 +80,9 @@ pub struct SparseLu {
     matrix: Columns,
     /// One unknown for each null vector. Its row and column are left out of the factors.
     pinned: Vec<usize>,
+    /// True if the factors may show null vectors that were not given, and true if they did.
+    finds: bool,
+    found: bool,
     factors: Factors,
     /// Bytes that the factors may take, if known.
     room: Option<u64>,
@@ -136,15 +140,24 @@ impl SparseLu {
                 "lu: a direct factorisation needs a square matrix that is entirely on one rank",
             ));
         }
-        Self::with_pinned(terms, pins(terms, null)?, room)
+        Self::with_pinned(terms, pins(terms, null)?, room, false)
     }
 
-    /// As [`with_null_vectors`](Self::with_null_vectors), with the pinned unknowns instead of null vectors.
-    pub(crate) fn with_pinned(terms: &Terms, pinned: Vec<usize>, room: Option<u64>) -> Result<Self> {
+    /// As [`with_null_vectors`](Self::with_null_vectors), but if there are none, a symmetric matrix may be
+    /// singular: its factors then show [few null vectors](Self::singular_rows).
+    ///
+    /// # Errors
+    /// As [`with_null_vectors`](Self::with_null_vectors).
+    pub(crate) fn with_or_without(terms: &Terms, null: &[Vec<f64>], room: Option<u64>) -> Result<Self> {
+        Self::with_pinned(terms, pins(terms, null)?, room, true)
+    }
+
+    fn with_pinned(terms: &Terms, pinned: Vec<usize>, room: Option<u64>, finds: bool) -> Result<Self> {
         let (assembly, matrix) = Assembly::new(terms, &pinned);
         let work = RefCell::new(Work::default());
         let (scratch, key) = (Default::default(), fresh_key());
-        let mut lu = Self { assembly, matrix, pinned, factors: Factors::None, room, work, scratch, key };
+        let (factors, found) = (Factors::None, false);
+        let mut lu = Self { assembly, matrix, pinned, finds, found, factors, room, work, scratch, key };
         lu.update_values(TermValues::from(terms))?;
         Ok(lu)
     }
@@ -157,16 +170,31 @@ impl SparseLu {
     /// As [`new`](Self::new); values of another shape.
     pub fn update_values<'v>(&mut self, values: impl Into<TermValues<'v>>) -> Result<()> {
         fill_checked(&self.assembly, values.into(), &mut self.scratch, &mut self.matrix.values)?;
+        let mut old = std::mem::replace(&mut self.factors, Factors::None);
+        if std::mem::take(&mut self.found) {
+            // The new matrix may be regular.
+            self.pinned.clear();
+            old = Factors::None;
+        }
         self.matrix.pin(&self.pinned);
-        let old = std::mem::replace(&mut self.factors, Factors::None);
         if self.matrix.order() > 0 {
             // Factors by fronts look for an interrupt themselves.
-            let (old, rows) = match self.matrix.direct(old, self.room, self.work.get_mut())? {
+            self.work.get_mut().pins = self.finds && self.pinned.is_empty();
+            let mut made = self.matrix.direct(old, self.room, self.work.get_mut())?;
+            if let Made::Few(rows) = &made {
+                if self.pin_found(rows)? {
+                    return Ok(());
+                }
+                self.work.get_mut().pins = false;
+                made = self.matrix.direct(Factors::None, self.room, self.work.get_mut())?;
+            }
+            let (old, rows) = match made {
                 Made::Factors(factors) => {
                     self.factors = factors;
                     return Ok(());
                 }
                 Made::Not(old, rows) => (old, rows),
+                Made::Few(rows) => (Factors::None, rows),
             };
             // `faer` cannot be interrupted, so it factorises larger matrices on another thread. If this
             // thread stops waiting for it, there are no factors.

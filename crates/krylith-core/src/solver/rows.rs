@@ -8,8 +8,12 @@
 //! whose diagonal entry exceeds all others beyond double precision becomes xᵢ = bᵢ/aᵢᵢ ([`penalties`]).
 //! A preconditioner that names fields belongs to the given rows; with one, `auto` continues with a smaller
 //! tolerance instead. So it does first after a preconditioner in f32, whose errors spread over all rows, with
-//! one in f64. If the user named the method, the solve ends with the usual criterion, and the solution
+//! one in f64, and after direct factors. If the user named the method, the solve ends with the usual criterion, and the solution
 //! has a warning.
+
+mod norms;
+
+pub(super) use norms::inverse_norms;
 
 use super::diagnosis::Indices;
 use super::fallbacks;
@@ -20,13 +24,14 @@ use super::{OriginalSystem, Solver};
 use crate::Result;
 use crate::comm::largest;
 use crate::interrupt::Limits;
-use crate::matrix::{Arrays, Bsr, Dense, ZerosChoice};
+use crate::matrix::{Arrays, Bsr, ZerosChoice};
 use crate::memory::{Numbers, NumbersMut};
 use crate::method::{LIMIT, MethodName};
 use crate::operator::Terms;
 use crate::options::Options;
 use crate::problem::Problem;
 use crate::space::{Observer, Outcome, PrecondPrecision, Progress, Stop};
+use norms::{extent, scales};
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -66,6 +71,20 @@ enum Scaled {
         right: Option<Vec<f64>>,
     },
 }
+
+/// How a solve continues.
+#[derive(Clone, Copy, PartialEq)]
+enum Again {
+    /// With the system itself and a preconditioner in f64.
+    Promoted,
+    /// With the system itself and the same direct factors, which need an iteration or two.
+    Refined,
+    /// With scaled rows, or with the system itself if its preconditioner names fields.
+    Scaled,
+}
+
+/// The name of direct factors.
+const DIRECT: &str = "lu";
 
 /// ‖b − A x‖/‖b‖, and the same ratio with rows scaled to norm 1.
 #[derive(Clone, Copy)]
@@ -149,16 +168,19 @@ impl Solver<'_> {
         } else if before.by_rows > rtol {
             let mut own = now.to_vec();
             let (mut now, mut improved) = (before, false);
-            let narrow = self.solution.precond.is_narrow(self.options.precond_precision);
-            if narrow {
+            let precond = &self.solution.precond;
+            let narrow = precond.is_narrow(self.options.precond_precision);
+            let again = if narrow { Again::Promoted } else { Again::Refined };
+            if narrow || precond.name == DIRECT {
                 rows.scaled = Some(Scaled::Same);
-                improved = self.go_on(&mut rows, now, (stop, true), b, &mut own, deadline, observer)?;
+                improved = self.go_on(&mut rows, now, (stop, again), b, &mut own, deadline, observer)?;
                 rows.scaled = None;
                 let (inverses, original) = (&rows.inverses, self.problem.original());
                 now = self.workers.first(|| residuals(inverses, original, norm, b, &own))?;
             }
-            if now.by_rows > rtol {
-                improved |= self.go_on(&mut rows, now, (stop, false), b, &mut own, deadline, observer)?;
+            if now.by_rows > rtol && !(improved && self.solution.converged()) {
+                let scaled = (stop, Again::Scaled);
+                improved |= self.go_on(&mut rows, now, scaled, b, &mut own, deadline, observer)?;
             }
             if improved {
                 x.write(&own)?;
@@ -194,13 +216,12 @@ impl Solver<'_> {
         self.workers.first(|| Ok(LIMIT * original.rounding(b, x)?))
     }
 
-    /// Solves with scaled rows from `x`, or the system itself in f64 if `promoted`. Returns true if that gave
-    /// a better x. Collective.
+    /// Solves again from `x`. Returns true if that gave a better x. Collective.
     fn go_on(
         &mut self,
         rows: &mut Rows,
         before: Residuals,
-        (given, promoted): (Stop, bool),
+        (given, again): (Stop, Again),
         b: &[f64],
         x: &mut [f64],
         deadline: Option<Instant>,
@@ -211,7 +232,8 @@ impl Solver<'_> {
         let plain_target = self.solution.target.max(rtol);
         let who = self.carriers(b)?;
         let mut tolerance = tolerance(before, rtol);
-        if promoted {
+        let (promoted, itself) = (again == Again::Promoted, again != Again::Scaled);
+        if itself {
             tolerance = tolerance.max(self.attainable(b, x)? / norm);
         }
         // Recognised fields are looked for again in the scaled system, if rounding allows no smaller
@@ -231,7 +253,7 @@ impl Solver<'_> {
             }
         };
         let (mut best, mut improved) = (before, false);
-        if !fields && !promoted {
+        if !fields && !itself {
             tolerance = rtol;
         }
         let mut y: Vec<f64> = match &right {
@@ -265,7 +287,7 @@ impl Solver<'_> {
                 }
             };
             if first {
-                let what = match (promoted, fields) {
+                let what = match (promoted, fields || itself) {
                     (true, _) => "to a smaller tolerance in f64",
                     (_, true) => "to a smaller tolerance",
                     _ => "on scaled rows",
@@ -375,75 +397,6 @@ fn residuals(inverses: &[f64], system: OriginalSystem, norm: f64, b: &[f64], x: 
         plain: share([system.norm(&r)?, norm]),
         by_rows: share(system.pair_of_norms(Some(inverses), &r, b)?),
     })
-}
-
-/// Number of entries up to which one thread checks the rows, without allocating.
-const FEW: usize = 1 << 16;
-
-/// Returns the smallest ‖aᵢ‖₁ of own nonempty rows (infinite if there is none) and the largest.
-fn extent(terms: &Terms) -> [f64; 2] {
-    let (b, s) = (terms.block(), terms.stages());
-    let weight = |c: &Dense, k: usize| (0..s).map(|l| c[(k, l)].abs()).sum::<f64>();
-    let row = |i: usize| {
-        let mut found = [f64::INFINITY, 0.0];
-        for (r, k) in (0..b).flat_map(|r| (0..s).map(move |k| (r, k))) {
-            let term = |(c, a): &(Dense, Cow<Bsr>)| {
-                let blocks = a.row_ptr()[i]..a.row_ptr()[i + 1];
-                let sum = |p: usize| a.block_values(p)[r * b..][..b].iter().map(|v| v.abs()).sum::<f64>();
-                weight(c, k) * blocks.map(sum).sum::<f64>()
-            };
-            let norm: f64 = terms.terms.iter().map(term).sum();
-            if norm > 0.0 {
-                found = both(found, [norm, norm]);
-            }
-        }
-        found
-    };
-    let none = [f64::INFINITY, 0.0];
-    let entries: usize = terms.terms.iter().map(|(_, a)| a.stored()).sum();
-    match entries <= FEW {
-        true => (0..terms.block_rows()).map(row).fold(none, both),
-        false => (0..terms.block_rows()).into_par_iter().with_min_len(512).map(row).reduce(|| none, both),
-    }
-}
-
-/// Combines two results: the smaller first and the larger second number.
-fn both(a: [f64; 2], b: [f64; 2]) -> [f64; 2] {
-    [a[0].min(b[0]), a[1].max(b[1])]
-}
-
-/// Returns 1/‖aᵢ‖₁ for each own row aᵢ, and 1 for empty rows.
-pub(super) fn inverse_norms(terms: &Terms) -> Vec<f64> {
-    let mut norms = norms(terms);
-    norms.iter_mut().for_each(|n| *n = if *n > 0.0 { 1.0 / *n } else { 1.0 });
-    norms
-}
-
-/// Returns ‖aᵢ‖₁ for each own row aᵢ of Σ Cₜ ⊗ Aₜ.
-fn norms(terms: &Terms) -> Vec<f64> {
-    let (b, s) = (terms.block(), terms.stages());
-    let mut norms = vec![0.0; terms.rows()];
-    for (c, a) in &terms.terms {
-        let weights: Vec<f64> = (0..s).map(|k| (0..s).map(|l| c[(k, l)].abs()).sum()).collect();
-        norms.par_chunks_mut(b * s).with_min_len(512).enumerate().for_each(|(i, norms)| {
-            for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
-                for (row, norms) in a.block_values(p).chunks_exact(b).zip(norms.chunks_exact_mut(s)) {
-                    let sum: f64 = row.iter().map(|v| v.abs()).sum();
-                    norms.iter_mut().zip(&weights).for_each(|(n, w)| *n += w * sum);
-                }
-            }
-        });
-    }
-    norms
-}
-
-/// Returns a power of two near ‖aᵢ‖^−power for each own row aᵢ, the same for all stages.
-fn scales(terms: &Terms, power: f64) -> Vec<f64> {
-    let of = |norms: &[f64]| {
-        let norm = norms.iter().copied().fold(0.0, f64::max);
-        if norm > 0.0 && norm.is_finite() { (-(norm.log2() * power).round()).exp2() } else { 1.0 }
-    };
-    norms(terms).chunks_exact(terms.stages()).map(of).collect()
 }
 
 /// Scales the rows of the terms, and their columns if `right` is given. Collective.

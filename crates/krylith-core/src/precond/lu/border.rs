@@ -11,8 +11,9 @@
 //! where A₂₂ has the dense rows and columns. A₁₁ alone may be singular although A is not. An example is a
 //! Laplacian without boundary values, which becomes regular by a row for the mean value, or an enclosed flow
 //! by a row for the mean pressure. So δ is added to one diagonal entry p of each connected part of A₁₁, where
-//! the dense rows have entries. For each such entry the border gets an unknown y = x_p, whose column −δ
-//! cancels the addition. So the whole system remains the given one.
+//! the dense rows have entries, and to one for each dense row with a zero diagonal entry: an optimal control
+//! of an enclosed flow has two pressures in one part. For each such entry the border gets an unknown y = x_p,
+//! whose column −δ cancels the addition. So the whole system remains the given one.
 
 use super::factors::{Columns, Factors, Work};
 use crate::Result;
@@ -87,14 +88,22 @@ impl Split {
             inner.col_ptr.push(inner.rows.len());
         }
         let mut is_met = vec![false; places.len()];
+        let (mut met_by, mut is_multiplier) = (vec![Vec::new(); outer.len()], vec![true; outer.len()]);
+        let mut at_border = vec![usize::MAX; n];
+        outer.iter().enumerate().for_each(|(k, &u)| at_border[u] = k);
         for (j, j_at) in place.iter().enumerate() {
             for (i, _) in a.column(j).filter(|(_, v)| *v != 0.0) {
                 if (place[i] == usize::MAX) != (*j_at == usize::MAX) {
-                    is_met[place[i].min(*j_at)] = true;
+                    let (k, own) = (place[i].min(*j_at), at_border[i].min(at_border[j]));
+                    is_met[k] = true;
+                    met_by[own].push(k);
+                } else if i == j && at_border[i] != usize::MAX {
+                    is_multiplier[at_border[i]] = false;
                 }
             }
         }
-        let pins = pins(&inner, &is_met)?;
+        let multipliers = met_by.into_iter().zip(is_multiplier).filter_map(|(met, is)| is.then_some(met));
+        let pins = pins(&inner, &is_met, &multipliers.collect::<Vec<_>>())?;
         for &(k, delta) in &pins {
             let entry = (inner.col_ptr[k]..inner.col_ptr[k + 1]).find(|&e| inner.rows[e] == k)?;
             inner.values[entry] += delta;
@@ -166,8 +175,8 @@ fn inverse(m: usize, mut a: Vec<f64>) -> Option<Vec<f64>> {
 /// Returns for each connected part the position of its largest diagonal entry and the δ to add there; `None`
 /// if there are too many parts. Unknowns that dense rows or columns refer to come first, because they include
 /// those that the rest of the matrix does not determine. Those of a saddle point have no diagonal entry; δ is
-/// that of their Schur complement.
-fn pins(a: &Columns, is_met: &[bool]) -> Option<Vec<(usize, f64)>> {
+/// that of their Schur complement. Each of the `multipliers` gets a pin of its own among its unknowns.
+fn pins(a: &Columns, is_met: &[bool], multipliers: &[Vec<usize>]) -> Option<Vec<(usize, f64)>> {
     let n = a.order();
     let mut part: Vec<usize> = (0..n).collect();
     fn root(part: &mut [usize], mut i: usize) -> usize {
@@ -206,7 +215,16 @@ fn pins(a: &Columns, is_met: &[bool]) -> Option<Vec<(usize, f64)>> {
         (0.0, size) => -size,
         (own, _) => own,
     };
-    Some(best.into_values().map(|j| (j, delta(j))).collect())
+    let mut pinned: Vec<usize> = best.into_values().collect();
+    for met in multipliers {
+        // A pin that is there already may be that of the part.
+        let is_free = met.iter().all(|k| !pinned.contains(k));
+        let largest =
+            |&i: &usize, &j: &usize| diagonal[i].abs().total_cmp(&diagonal[j].abs()).then(j.cmp(&i));
+        pinned.extend(met.iter().copied().filter(|_| is_free).max_by(largest));
+    }
+    pinned.sort_unstable();
+    Some(pinned.into_iter().map(|j| (j, delta(j))).collect())
 }
 
 impl Border {
@@ -375,6 +393,39 @@ mod tests {
             assert!(lu.kind().starts_with("bordered"), "{}", lu.kind());
             hold(&lu, &terms, &format!("signs {turned}"));
         }
+    }
+
+    /// Two Laplacians without boundary values that are coupled, as a state and its adjoint: each has constants
+    /// in its null space, and a row for its mean.
+    #[test]
+    fn each_mean_of_a_connected_part_has_a_pin() {
+        let side = 40usize;
+        let n = side * side;
+        let mut entries: Vec<(u32, u32, f64)> = Vec::new();
+        let mut couple = |i: usize, j: usize, v: f64| {
+            entries.extend([(i as u32, j as u32, v), (j as u32, i as u32, v)]);
+        };
+        for i in 0..n {
+            for j in [(i % side + 1 < side).then_some(i + 1), (i + side < n).then_some(i + side)] {
+                let Some(j) = j else { continue };
+                // K couples the state with the adjoint, and a weak mass without constants couples each with itself.
+                for (a, b, v) in [(i, n + j, -1.0), (j, n + i, -1.0), (i, n + i, 1.0), (j, n + j, 1.0)] {
+                    couple(a, b, v);
+                }
+                for (f, k) in [(0, 1e-2), (n, -1e-2)] {
+                    couple(f + i, f + j, -k);
+                    couple(f + i, f + i, 0.5 * k);
+                    couple(f + j, f + j, 0.5 * k);
+                }
+            }
+            couple(i, 2 * n, 1.0);
+            couple(n + i, 2 * n + 1, 1.0);
+        }
+        let a = Csr::from_triplets(2 * n + 2, 2 * n + 2, &entries).unwrap();
+        let terms = Terms::csr(&a).unwrap();
+        let lu = SparseLu::new(&terms, None).unwrap();
+        assert_eq!(lu.kind(), "bordered LBLᵀ");
+        hold(&lu, &terms, "two means");
     }
 
     #[test]

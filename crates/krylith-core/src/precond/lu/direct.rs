@@ -27,6 +27,8 @@ pub(super) enum Made {
     Factors(Factors),
     /// Other factors than these, and the rows that found no pivot.
     Not(Factors, Vec<usize>),
+    /// None yet: factors of a symmetric matrix lack pivots in these few rows, so it may be singular.
+    Few(Vec<usize>),
 }
 
 impl Columns {
@@ -84,6 +86,9 @@ impl Columns {
             if let Ok(factors) = self.made(own, Kind::Indefinite, &signs, work, &mut rows)? {
                 return Ok(Made::Factors(factors));
             }
+            if work.pins && signs.is_empty() && (1..=super::singular::MOST).contains(&rows.len()) {
+                return Ok(Made::Few(rows));
+            }
         }
         if let Some((plan, Kind::Lu)) = plan {
             room_for(&plan, false, room)?;
@@ -123,7 +128,10 @@ impl Columns {
             Ok(fronts) => match self.solving(Factors::Fronts(fronts), LEFT_SYMMETRIC, work)? {
                 Ok(factors) => Ok(Ok(factors)),
                 Err(Factors::Fronts(fronts)) => {
-                    *rows = fronts.given_rows();
+                    *rows = match kind {
+                        Kind::Indefinite => fronts.doubtful_rows(&self.values),
+                        _ => fronts.given_rows(),
+                    };
                     Ok(Err(fronts.plan))
                 }
                 Err(_) => Err(Error::Internal("lu: factors of another form".into())),
@@ -132,12 +140,14 @@ impl Columns {
     }
 
     fn border_of_fronts(&self, old: Factors, room: Option<u64>, work: &mut Work) -> Result<Made> {
-        let made = self.bordered(old, room, work, |inner, old, room, work| {
-            match inner.direct(old, room, work)? {
+        let pins = std::mem::replace(&mut work.pins, false);
+        let made =
+            self.bordered(old, room, work, |inner, old, room, work| match inner.direct(old, room, work)? {
                 Made::Factors(factors) => Ok(factors),
-                Made::Not(..) => Err(self.singular()),
-            }
-        })?;
+                Made::Not(..) | Made::Few(_) => Err(self.singular()),
+            });
+        work.pins = pins;
+        let made = made?;
         Ok(made.map_or(Made::Not(Factors::None, Vec::new()), Made::Factors))
     }
 

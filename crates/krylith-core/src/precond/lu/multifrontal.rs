@@ -38,6 +38,8 @@ const DELAYED: f64 = 2.5;
 const GIVEN: f64 = 1e-8;
 /// Pivots of at most this size, relative to the largest entry, count as zero.
 const TINY: f64 = 1e-14;
+/// Pivots of at most this size, relative to the largest entry, may be rounding errors of zero.
+const DOUBTFUL: f64 = 1e-10;
 
 /// The factors of one front.
 pub(super) struct Node {
@@ -155,13 +157,45 @@ impl Multifrontal {
 
     /// Returns the rows of the matrix that found no pivot anywhere, and got one.
     pub fn given_rows(&self) -> Vec<usize> {
-        let mut row = vec![0; if self.given.is_empty() { 0 } else { self.plan.row_place.len() }];
+        self.rows_at(self.given.clone())
+    }
+
+    /// Returns these rows, and those of the last fronts of L B Lᵀ whose pivots may be rounding errors of zero.
+    pub fn doubtful_rows(&self, values: &[f64]) -> Vec<usize> {
+        let least = DOUBTFUL * self.plan.largest(values);
+        let tree = &self.plan.tree;
+        let mut found = self.given.clone();
+        for (s, node) in self.nodes.iter().enumerate().filter(|(s, _)| tree.parent[*s] == NONE) {
+            let (pivots, own) = (node.pivots as usize, tree.pivots(s));
+            let place = |k: usize| node.lists.as_ref().map_or(own.start + k as u32, |lists| lists[0][k]);
+            let mut at = 0;
+            for k in 0..pivots {
+                let (d, next) = (node.values[at], at + pivots - k);
+                let is_small = match node.off.get(k).copied().unwrap_or(0.0) {
+                    0.0 if k > 0 && node.off.get(k - 1).is_some_and(|o| *o != 0.0) => false,
+                    0.0 => d.abs() <= least,
+                    o => {
+                        let e = node.values[next];
+                        (d * e - o * o).abs() <= least * d.abs().max(e.abs()).max(o.abs())
+                    }
+                };
+                found.extend(is_small.then(|| place(k)));
+                at = next;
+            }
+        }
+        self.rows_at(found)
+    }
+
+    /// Returns the rows of the matrix at these positions, ascending and each once.
+    fn rows_at(&self, at: Vec<u32>) -> Vec<usize> {
+        let mut row = vec![0; if at.is_empty() { 0 } else { self.plan.row_place.len() }];
         if row.is_empty() {
             return row;
         }
         self.plan.row_place.iter().enumerate().for_each(|(i, &at)| row[at as usize] = i);
-        let mut rows: Vec<usize> = self.given.iter().map(|&at| row[at as usize]).collect();
+        let mut rows: Vec<usize> = at.iter().map(|&at| row[at as usize]).collect();
         rows.sort_unstable();
+        rows.dedup();
         rows
     }
 

@@ -196,10 +196,18 @@ fn alone<S: SolverSpace>(
     start: Instant,
 ) -> Result<(Boxed<S>, PrecondInfo)> {
     let named = spec.most.map(SparseLu::bytes_of);
-    let made = SparseLu::with_null_vectors(terms, local.null, named.into_iter().chain(free).min());
+    let made = SparseLu::with_or_without(terms, local.null, named.into_iter().chain(free).min());
     let p = agree(space.comm(), made.map_err(|e| of_limit(e, spec.most)))?;
     let mut info = info(p.kind(), p.numbers() as f64, p.is_bound(), &p.weak_rows(), start);
     info.matrix = p.stored() as f64;
+    let singular = p.singular_rows();
+    info.details.extend((!singular.is_empty()).then(|| {
+        format!(
+            "the matrix is singular: x is 0 in {}, one for each null vector; to choose another solution, give the \
+             null vectors",
+            listed(singular)
+        )
+    }));
     Ok((Some(Box::new(p)), info))
 }
 
