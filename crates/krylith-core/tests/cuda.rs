@@ -173,6 +173,7 @@ fn main() {
         each!(costly::cycles_on_large_planes),
         each!(multilevel::hierarchies_are_refreshed),
         each!(narrow::cycles_in_f32),
+        each!(narrow_gpu::cycles_in_pairs_of_rows),
         each!(bf16::cycles_in_bf16),
         each!(bf16::bf16_costs_few_iterations),
         first!(bf16::solves_in_bf16),

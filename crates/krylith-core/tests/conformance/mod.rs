@@ -42,6 +42,8 @@ pub mod method;
 pub mod minres;
 pub mod multilevel;
 pub mod narrow;
+#[cfg(feature = "cuda")]
+pub mod narrow_gpu;
 pub mod near_null;
 pub mod near_null_ranks;
 pub mod passes;

@@ -10,7 +10,7 @@ mod narrow;
 mod shape;
 
 pub(super) use narrow::NarrowDia;
-pub(super) use shape::{DIA, DIA_DETECT};
+pub(super) use shape::{DIA, DIA_DETECT, DIA_PAIRS};
 pub(crate) use shape::{likely, likely_in_bf16, likely_in_f32, likely_to_smooth};
 
 use super::Cuda;

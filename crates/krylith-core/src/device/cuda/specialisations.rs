@@ -30,6 +30,7 @@ const FILES: &[&File] = &[
     &cut::REFINE,
     &dia::DIA,
     &dia::DIA_DETECT,
+    &dia::DIA_PAIRS,
     &diagonal::BLOCK_DIAGONAL,
     &diagonal::JACOBI,
     &driver::READ,
@@ -92,7 +93,7 @@ macro_rules! headers {
     };
 }
 headers! {
-    "amg.cuh", "amg_galerkin.cuh", "amg_table.cuh", "bf16.cuh", "cut.cuh", "halo.cuh", "ildu.cuh", "ildu_plan.cuh",
+    "amg.cuh", "amg_galerkin.cuh", "amg_table.cuh", "bf16.cuh", "cut.cuh", "dia.cuh", "halo.cuh", "ildu.cuh", "ildu_plan.cuh",
     "kron_pack.cuh", "kron_residual.cuh", "peers.cuh", "pivots.cuh", "scan.cuh", "schwarz.cuh", "search.cuh",
     "smooth.cuh", "step.cuh", "tile.cuh", "twofold.cuh",
 }
@@ -204,7 +205,9 @@ mod tests {
     fn short_kernels_are_those_of_the_common_sizes() {
         let short = short();
         // A residual or step, a step from zero, and one with a result in f64, for two kinds of storage.
-        for (name, count) in [("dia.cu", 6), ("csr.cu", 2), ("csr_lanes.cu", 2), ("amg_bf16.cu", 1)] {
+        for (name, count) in
+            [("dia.cu", 6), ("dia_pairs.cu", 6), ("csr.cu", 2), ("csr_lanes.cu", 2), ("amg_bf16.cu", 1)]
+        {
             assert_eq!(short.iter().filter(|kernel| kernel.file == name).count(), count, "{name}");
         }
         let narrow = narrow();

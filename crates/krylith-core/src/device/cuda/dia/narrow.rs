@@ -7,7 +7,7 @@ use super::super::launch::Function;
 use super::super::multilevel::{Diagonals, narrow_again, narrowed, round_diagonals};
 use super::super::smooth::Smooth;
 use super::detect::Values;
-use super::shape::{DiaShape, Narrow, dia_smooth, dia_that_smooths_f32};
+use super::shape::{DiaShape, Narrow, dia_in_pairs, dia_pairs, dia_smooth, dia_that_smooths_f32};
 use super::{DiaProduct, MOST_DIAGONALS, Sums, Walk};
 use crate::Result;
 use std::sync::Arc;
@@ -19,8 +19,14 @@ pub(in crate::device::cuda) struct NarrowDia {
     offsets: [i32; MOST_DIAGONALS],
     stride: usize,
     values: Stored,
-    /// The kernels for any vector, for steps that start from zero, and for results in f64.
-    kernels: [(Function<dia_smooth>, Walk); 3],
+    kernels: Kernels,
+}
+
+/// The kernels for any vector, for steps that start from zero, and for results in f64, with one or two rows
+/// per thread.
+enum Kernels {
+    Rows([(Function<dia_smooth>, Walk); 3]),
+    Pairs([(Function<dia_pairs>, Walk); 3]),
 }
 
 /// Values, in bf16 without those of the main diagonal.
@@ -44,19 +50,15 @@ impl NarrowDia {
     }
 
     fn with(device: &Arc<Device>, from: &DiaProduct, values: Stored) -> Result<Self> {
-        let (stored, short) = (&from.stored, matches!(values, Stored::Bf16(_)));
-        let kernel = |variant| {
-            stored.smoothing_by(device, from.rows, |shape, name| {
-                dia_that_smooths_f32(shape, name, variant, short)
-            })
-        };
+        let kernels = Kernels::new(device, from, matches!(values, Stored::Bf16(_)))?;
+        let stored = &from.stored;
         Ok(Self {
             rows: from.rows,
             count: stored.count,
             offsets: stored.offsets,
             stride: stored.stride,
             values,
-            kernels: [kernel(Narrow::Any)?, kernel(Narrow::FromZero)?, kernel(Narrow::ToF64)?],
+            kernels,
         })
     }
 
@@ -126,29 +128,74 @@ impl NarrowDia {
         if self.rows == 0 {
             return Ok(());
         }
-        let (function, walk) = &self.kernels[if of.exponent != 0 { 2 } else { usize::from(of.first != 0) }];
-        function.on(space.device(), walk.grid, DiaShape::THREADS).run(
-            space.halt(),
-            self.rows as u32,
-            self.count as i32,
-            self.offsets,
-            self.values.pointer(),
-            self.stride as i64,
-            of.x,
-            to,
-            coefficient,
-            walk.items as i32,
-            walk.steps as i32,
-            Sums::default(),
-            0u64,
-            of,
-        )
+        let which = if of.exponent != 0 { 2 } else { usize::from(of.first != 0) };
+        let (device, halt, rows) = (space.device(), space.halt(), self.rows as u32);
+        let (values, stride) = (self.values.pointer(), self.stride as i64);
+        match &self.kernels {
+            Kernels::Rows(all) => {
+                let (function, walk) = &all[which];
+                let (count, items, steps) = (self.count as i32, walk.items as i32, walk.steps as i32);
+                let launch = function.on(device, walk.grid, DiaShape::THREADS);
+                let sums = Sums::default();
+                launch.run(
+                    halt,
+                    rows,
+                    count,
+                    self.offsets,
+                    values,
+                    stride,
+                    of.x,
+                    to,
+                    coefficient,
+                    items,
+                    steps,
+                    sums,
+                    0u64,
+                    of,
+                )
+            }
+            Kernels::Pairs(all) => {
+                let (function, walk) = &all[which];
+                let (items, steps) = (walk.items as i32, walk.steps as i32);
+                let launch = function.on(device, walk.grid, DiaShape::THREADS);
+                launch.run(halt, rows, self.offsets, values, stride, of.x, to, coefficient, items, steps, of)
+            }
+        }
     }
 
     /// Least number of bytes that one product moves.
     pub fn bytes(&self) -> u64 {
         let number = if self.is_in_bf16() { 2 * (self.count - 1) } else { 4 * self.count };
         (self.rows * (number + 8)) as u64
+    }
+}
+
+impl Kernels {
+    /// Returns the kernels of two rows per thread. On planes of an odd number of rows, pairs of every other
+    /// plane would not be aligned.
+    fn new(device: &Arc<Device>, from: &DiaProduct, short: bool) -> Result<Self> {
+        let (stored, rows) = (&from.stored, from.rows);
+        let (march, plane) = (stored.kernels.walk.march, stored.offsets[stored.count - 1] as usize);
+        if march && plane % 2 == 1 {
+            let kernel = |variant| {
+                stored.smoothing_by(device, rows, |shape, name| {
+                    dia_that_smooths_f32(shape, name, variant, short)
+                })
+            };
+            return Ok(Self::Rows([kernel(Narrow::Any)?, kernel(Narrow::FromZero)?, kernel(Narrow::ToF64)?]));
+        }
+        let kernel = |variant| -> Result<_> {
+            let name = if march { "dia_pairs_march" } else { "dia_pairs" };
+            let function = device.function(&dia_in_pairs(&stored.kernels.shape, name, variant, short))?;
+            let grid = device.multiprocessors() * device.allow_shared(&function, DiaShape::THREADS, 0)?;
+            // The kernel also computes a last row without a pair.
+            let walk = match march {
+                true => Walk::planes(rows / 2, plane / 2, grid),
+                false => Walk::rows(rows / 2, grid),
+            };
+            Ok((function, walk))
+        };
+        Ok(Self::Pairs([kernel(Narrow::Any)?, kernel(Narrow::FromZero)?, kernel(Narrow::ToF64)?]))
     }
 }
 

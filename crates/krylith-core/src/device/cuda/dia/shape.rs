@@ -49,6 +49,18 @@ kernels! {
 }
 
 kernels! {
+    DIA_PAIRS in "dia_pairs.cu", |set| {
+        let smooth = shapes(set).into_iter().filter(|s| s.smooths() && s.precision == Precision::F64);
+        let short = set.choose([false, true], [false]);
+        smooth.flat_map(|shape| short.iter().flat_map(move |&short| in_pairs(&shape, short))).collect()
+    };
+    fn dia_pairs | "dia_pairs_march" (
+        halt: At<i32>, rows: u32, offsets: Offsets, values: Reals, stride: i64, x: At<f64>, y: At<f64>,
+        coefficient: At<f64>, items: i32, steps: i32, of: Smooth,
+    );
+}
+
+kernels! {
     DIA_DETECT in "dia_detect.cu", |_| vec![dia_detect(dia_offsets).into()];
     fn dia_offsets(
         rows: u32, own: u32, row_ptr: At<i64>, col: At<u32>, found: At<i32>, many: At<i32>,
@@ -189,18 +201,38 @@ pub(in crate::device::cuda) fn dia_that_smooths_f32(
     variant: Narrow,
     short: bool,
 ) -> Of<dia_smooth> {
+    let mut defines = narrow_defines(shape, variant, short, 5);
+    defines.extend([
+        define("EXACT", shape.exact as u32),
+        define("AHEAD", u32::from(shape.symmetric && shape.most <= 5)),
+    ]);
+    dia_smooth.named(name, defines)
+}
+
+/// The same with two rows per thread, for a shape that [smooths](DiaShape::smooths).
+pub(in crate::device::cuda) fn dia_in_pairs(
+    shape: &DiaShape,
+    name: &'static str,
+    variant: Narrow,
+    short: bool,
+) -> Of<dia_pairs> {
+    dia_pairs.named(name, narrow_defines(shape, variant, short, PAIRS_RESIDENT))
+}
+
+/// Thread blocks per multiprocessor with two rows per thread, as far as the registers suffice.
+const PAIRS_RESIDENT: usize = 4;
+
+fn narrow_defines(shape: &DiaShape, variant: Narrow, short: bool, resident: usize) -> Defines {
     let mut defines = if short { apart(2).to_vec() } else { vec![value(Precision::F32)] };
     defines.extend([
         define("COUNT", shape.most),
-        define("EXACT", shape.exact as u32),
         define("SYMMETRIC", shape.symmetric as u32),
-        define("AHEAD", u32::from(shape.symmetric && shape.most <= 5)),
         define("THREADS", DiaShape::THREADS),
-        define("CTAS", 5),
+        define("CTAS", resident),
         define("SMOOTH", 1 + u32::from(variant == Narrow::FromZero)),
     ]);
     defines.extend(vectors(Precision::F32).into_iter().chain(result(variant == Narrow::ToF64)));
-    dia_smooth.named(name, defines)
+    defines
 }
 
 /// Returns the kernel of several vectors: of products, or of residuals and smoother steps, where `smooths` is
@@ -222,8 +254,7 @@ pub(in crate::device::cuda) fn dia_detect<K: Entry>(entry: K) -> Of<K> {
 /// Returns every kernel that a product can use, or those of seven-point grids. Of each compiled file it lists
 /// one kernel, because a file is compiled as a whole.
 fn all_kernels(set: Set) -> Vec<Kernel> {
-    let seven = [DiaShape::choose(7, false, Precision::F64), DiaShape::choose(4, true, Precision::F64)];
-    let shapes = set.choose(DiaShape::all(), seven);
+    let shapes = shapes(set);
     let plain = shapes.iter().map(|shape| dia(shape, dia_product).into());
     // `all` also contains mappings that are not exact.
     let smooth = shapes.iter().filter(|shape| shape.smooths());
@@ -235,6 +266,11 @@ fn all_kernels(set: Set) -> Vec<Kernel> {
         (0..=most).map(|smooths| dia_of_columns(shape, smooths).into())
     });
     plain.chain(smooth.clone().flat_map(both_that_smooth)).chain(narrow).chain(columns).collect()
+}
+
+fn shapes(set: Set) -> Vec<DiaShape> {
+    let seven = [DiaShape::choose(7, false, Precision::F64), DiaShape::choose(4, true, Precision::F64)];
+    set.choose(DiaShape::all(), seven)
 }
 
 /// Returns the kernels with and without a step from zero.
@@ -255,7 +291,7 @@ pub(crate) fn likely_in_bf16(entries: usize) -> Vec<Kernel> {
 fn likely_narrowed(entries: usize, short: bool) -> Vec<Kernel> {
     let shape = DiaShape::choose(entries.clamp(1, 32) / 2 + 1, true, Precision::F64);
     match entries <= 32 && shape.smooths() {
-        true => narrowed(&shape, short).into(),
+        true => in_pairs(&shape, short).into(),
         false => Vec::new(),
     }
 }
@@ -264,6 +300,12 @@ fn likely_narrowed(entries: usize, short: bool) -> Vec<Kernel> {
 fn narrowed(shape: &DiaShape, short: bool) -> [Kernel; 3] {
     let all = [Narrow::Any, Narrow::FromZero, Narrow::ToF64];
     all.map(|variant| dia_that_smooths_f32(shape, "dia_product", variant, short).into())
+}
+
+/// The same with two rows per thread.
+fn in_pairs(shape: &DiaShape, short: bool) -> [Kernel; 3] {
+    let all = [Narrow::Any, Narrow::FromZero, Narrow::ToF64];
+    all.map(|variant| dia_in_pairs(shape, "dia_pairs", variant, short).into())
 }
 
 /// Returns the smoothing kernels of a matrix with this many entries in a full row, if it is stored by

@@ -49,16 +49,22 @@ __device__ __forceinline__ Own own_numbers(const Smooth& of, long long i) {
 #endif
     return own;
 }
-__device__ __forceinline__ REAL smoothed(const Smooth& of, const Own& own, long long i, REAL s) {
+// The row's result. If it is a step, `step` becomes the next direction.
+__device__ __forceinline__ REAL stepped(const Smooth& of, const Own& own, REAL s, REAL& step) {
 #if APART == 1
     s = fma(own.own, own.x, s);
 #endif
     if (!of.d) return of.keeps ? own.b + s : own.b - s;
     const REAL rest = own.b - s;
-    REAL step = (REAL)*of.c * own.d * rest;
+    step = (REAL)*of.c * own.d * rest;
     if (of.last) step = fma((REAL)*of.a, of.last == 1 ? own.x : own.p, step);
-    if (of.keeps) of.p[i] = step;
     return own.x + step;
+}
+__device__ __forceinline__ REAL smoothed(const Smooth& of, const Own& own, long long i, REAL s) {
+    REAL step;
+    const REAL result = stepped(of, own, s, step);
+    if (of.d && of.keeps) of.p[i] = step;
+    return result;
 }
 #ifdef RESULT
 #define RESULTS double
