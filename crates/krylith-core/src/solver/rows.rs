@@ -4,12 +4,12 @@
 //! A solution of such a system must also satisfy ‖D⁻¹(b − A x)‖ ≤ rtol ‖D⁻¹b‖, where D is diagonal with the
 //! 1-norms of the rows. This bounds the row-wise backward error. If the condition is not met, `auto`
 //! continues with rows scaled to norm 1. Scale factors are powers of two, so the scaled system is exactly
-//! equivalent. It is D⁻¹A x = D⁻¹b, or D^−½ A D^−½ y = D^−½ b with x = D^−½ y for a symmetric A. A row
-//! whose diagonal entry exceeds all others beyond double precision becomes xᵢ = bᵢ/aᵢᵢ ([`penalties`]).
-//! A preconditioner that names fields belongs to the given rows; with one, `auto` continues with a smaller
+//! equivalent. It is D⁻¹A x = D⁻¹b, or D^−½ A D^−½ y = D^−½ b with x = D^−½ y for a symmetric A. A row whose
+//! diagonal entry exceeds all others beyond double precision becomes xᵢ = bᵢ/aᵢᵢ ([`penalties`]). A
+//! preconditioner that names fields belongs to the given rows; with one, `auto` continues with a smaller
 //! tolerance instead. So it does first after a preconditioner in f32, whose errors spread over all rows, with
-//! one in f64, and after direct factors. If the user named the method, the solve ends with the usual criterion, and the solution
-//! has a warning.
+//! one in f64, and after direct factors. If the user named the method, the solve ends with the usual
+//! criterion, and the solution has a warning.
 
 mod norms;
 

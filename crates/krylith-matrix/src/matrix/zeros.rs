@@ -110,8 +110,8 @@ pub fn keep_mirrored(a: &Bsr, zero: &mut [bool]) {
         .into_par_iter()
         .step_by(share)
         .flat_map_iter(|first| {
-            // The mirrored entries of a row of this share follow those of its rows before, so that each search
-            // begins where the last one ended.
+            // The mirrored entries of a row of this share follow those of its rows before, so that each
+            // search begins where the last one ended.
             let mut next: Vec<usize> = arrays.row_ptr[..rows].to_vec();
             let mut stays = Vec::new();
             for i in first..rows.min(first + share) {

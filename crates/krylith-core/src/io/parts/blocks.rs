@@ -15,10 +15,10 @@ use std::ops::Range;
 /// then takes no more bytes than its entries with their columns, and its factors are simpler. Measured on one
 /// core, for collocated Oseen systems of four fields and 7,000 to 55,000 unknowns: set-up of ILDU(0) is 1.4
 /// to 4 times as fast, and iterations of BiCGSTAB 1.0 to 1.6 times. The third limit holds if the unknowns of
-/// most nodes are coupled as well. For ions in an electric field (100,000 unknowns, 111 % added) BiCGSTAB with
-/// ILDU(0) then takes 7 iterations in 0.18 s, and with scalar rows 12 in 0.45 s. For stabilised Stokes flow
-/// (37,000 unknowns, 80 %) it is 39 in 0.25 s and 46 in 0.36 s. With 290 to 370 %, blocks take 1.3 to 1.5
-/// times as long.
+/// most nodes are coupled as well. For ions in an electric field (100,000 unknowns, 111 % added) BiCGSTAB
+/// with ILDU(0) then takes 7 iterations in 0.18 s, and with scalar rows 12 in 0.45 s. For stabilised Stokes
+/// flow (37,000 unknowns, 80 %) it is 39 in 0.25 s and 46 in 0.36 s. With 290 to 370 %, blocks take 1.3 to
+/// 1.5 times as long.
 const FILL: [f64; 3] = [0.2, 0.75, 1.25];
 /// Fewer nodes than this are too few to compare neighbours.
 const NODES: usize = 16;
@@ -44,14 +44,14 @@ pub struct SuitedBlock {
     /// Added zeros as a share of the stored entries.
     pub added: f64,
     /// Size of groups of rows with the same neighbours that are not used as blocks; 1 if there are none. Such
-    /// blocks would add too many zeros, or a diagonal entry is zero, which only scalar rows can handle. Fields
-    /// that do not couple are no groups.
+    /// blocks would add too many zeros, or a diagonal entry is zero, which only scalar rows can handle.
+    /// Fields that do not couple are no groups.
     pub alike: usize,
 }
 
 /// Detects a block size: the largest up to [`MAX_BLOCK`] that adds at most 20 % stored zeros. Otherwise, one
-/// whose rows have the same neighbours by nonzero entries, and that adds at most 75 %, or 125 % if the unknowns
-/// of most groups are coupled.
+/// whose rows have the same neighbours by nonzero entries, and that adds at most 75 %, or 125 % if the
+/// unknowns of most groups are coupled.
 ///
 /// ```
 /// use krylith::matrix::Csr;
@@ -288,8 +288,8 @@ fn touched_by_row(b: usize, a: Arrays, row: usize) -> usize {
     columns.scan(u32::MAX, new).sum()
 }
 
-/// Counts the nodes whose unknowns are all coupled within the node, by nonzero entries in either direction, and
-/// all nodes. `first` is the number of the first row.
+/// Counts the nodes whose unknowns are all coupled within the node, by nonzero entries in either direction,
+/// and all nodes. `first` is the number of the first row.
 fn coupled_nodes(a: &Csr, b: usize, first: usize) -> [usize; 2] {
     let is_coupled = |node: usize| {
         let own = first + node * b..first + (node + 1) * b;

@@ -26,8 +26,8 @@
 use super::fill::Pattern;
 use crate::partition::{self, Groups};
 
-/// Largest number of groups of rows with the same columns, as a share of the rows, with which a search of groups
-/// is faster than one of rows.
+/// Largest number of groups of rows with the same columns, as a share of the rows, with which a search of
+/// groups is faster than one of rows.
 const ALIKE: f64 = 0.7;
 
 /// Returns the order of elimination and the pattern in this order, or `None` for the natural order. `levels`

@@ -395,8 +395,8 @@ mod tests {
         }
     }
 
-    /// Two Laplacians without boundary values that are coupled, as a state and its adjoint: each has constants
-    /// in its null space, and a row for its mean.
+    /// Two Laplacians without boundary values that are coupled, as a state and its adjoint: each has
+    /// constants in its null space, and a row for its mean.
     #[test]
     fn each_mean_of_a_connected_part_has_a_pin() {
         let side = 40usize;
@@ -408,7 +408,8 @@ mod tests {
         for i in 0..n {
             for j in [(i % side + 1 < side).then_some(i + 1), (i + side < n).then_some(i + side)] {
                 let Some(j) = j else { continue };
-                // K couples the state with the adjoint, and a weak mass without constants couples each with itself.
+                // K couples the state with the adjoint, and a weak mass without constants couples each with
+                // itself.
                 for (a, b, v) in [(i, n + j, -1.0), (j, n + i, -1.0), (i, n + i, 1.0), (j, n + j, 1.0)] {
                     couple(a, b, v);
                 }

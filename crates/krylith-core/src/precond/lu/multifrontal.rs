@@ -160,7 +160,8 @@ impl Multifrontal {
         self.rows_at(self.given.clone())
     }
 
-    /// Returns these rows, and those of the last fronts of L B Lᵀ whose pivots may be rounding errors of zero.
+    /// Returns these rows, and those of the last fronts of L B Lᵀ whose pivots may be rounding errors of
+    /// zero.
     pub fn doubtful_rows(&self, values: &[f64]) -> Vec<usize> {
         let least = DOUBTFUL * self.plan.largest(values);
         let tree = &self.plan.tree;

@@ -1,8 +1,9 @@
 //! Singular symmetric matrices whose null vectors nobody gave, such as those of bodies that nothing holds.
 //!
-//! The factors then lack pivots in one row for each null vector. These unknowns are pinned: A y = x holds in all
-//! other rows, and in theirs if x is in the range of A. A null vector z with zₚ = 1 at a pin and 0 at the others
-//! follows from the factors, and A z = 0 shows that the matrix is singular and not just badly conditioned.
+//! The factors then lack pivots in one row for each null vector. These unknowns are pinned: A y = x holds in
+//! all other rows, and in theirs if x is in the range of A. A null vector z with zₚ = 1 at a pin and 0 at the
+//! others follows from the factors, and A z = 0 shows that the matrix is singular and not just badly
+//! conditioned.
 
 use super::SparseLu;
 use super::direct::Made;
@@ -15,8 +16,8 @@ pub(super) const MOST: usize = 8;
 const ROUNDING: f64 = 1e-12;
 
 impl SparseLu {
-    /// Pins unknowns in whose rows no pivot was found, and factorises the rest. Returns false if the matrix is
-    /// not singular there; it then has its values again, and no factors.
+    /// Pins unknowns in whose rows no pivot was found, and factorises the rest. Returns false if the matrix
+    /// is not singular there; it then has its values again, and no factors.
     ///
     /// # Errors
     /// Out of memory; the limits of the caller's work are reached.
@@ -68,7 +69,8 @@ mod tests {
     use crate::precond::SparseLu;
     use crate::space::random;
 
-    /// Grids of springs that nothing holds, each of `side`² nodes, with multipliers that do not hold them either.
+    /// Grids of springs that nothing holds, each of `side`² nodes, with multipliers that do not hold them
+    /// either.
     fn free(side: usize, grids: usize) -> Csr {
         let nodes = side * side * grids;
         let mut entries: Vec<(u32, u32, f64)> = Vec::new();
