@@ -92,4 +92,8 @@ CASES = {
     "diff3d_tgv": case("penalties"),
     "h1_p6_aniso": case("penalties", "mumps cholesky", "hypre", "gamg", "icc"),
     "supg3d_rot_pen": case("penalties", "ilu(0)", "ilu(1)"),
+    "stokes_control": case("unusual"),
+    "hyper_free": Case("unusual", ("mumps null pivots",)),
+    "vibro": case("unusual"),
+    "ions": case("unusual", "ilu(0):4", "ilu(1):4"),
 }
