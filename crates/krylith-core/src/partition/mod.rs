@@ -46,8 +46,10 @@ pub use grid::{BoxesOfRuns, Stencil};
 pub use partitioner::{Partition, Partitioner, contiguous};
 pub(crate) use partitioner::{nearest, runs};
 pub use quality::{Quality, Share};
+pub(crate) use search::Groups;
+#[cfg(feature = "lu")]
+pub(crate) use search::alike;
 pub use search::reverse_cuthill_mckee;
-pub(crate) use search::{Groups, alike};
 pub use split::split;
 #[cfg(feature = "cuda")]
 pub(crate) use subdomains::layer;
