@@ -561,7 +561,7 @@ impl<S: SolverSpace> Rank<S> {
         if self.current.is_none() {
             self.climb(local, self.next_attempt, None)?;
         }
-        self.climb_if_repaid(local)?;
+        self.climb_if_repaid(local, run)?;
         if self.current.is_none() {
             return Err(self.nothing_to_try());
         }

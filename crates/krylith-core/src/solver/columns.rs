@@ -75,7 +75,8 @@ impl Solver<'_> {
         let limit = self.time_limit.and_then(|limit| limit.checked_mul(count as u32));
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let limits = Limits { cancel: self.cancel.clone(), deadline };
-        let mut run = Run { stop, limits, given: Given::default(), column: None, promoted: false };
+        let mut run =
+            Run { stop, limits, given: Given::default(), column: None, promoted: false, continues: false };
         for (k, column) in columns.enumerate() {
             let range = column * n..(column + 1) * n;
             let (mut b, mut x) = (b.range(range.clone()), x.range(range));

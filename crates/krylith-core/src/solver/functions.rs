@@ -231,11 +231,11 @@ impl Solver<'_> {
         let deadline = self.time_limit.and_then(|limit| Instant::now().checked_add(limit));
         let limits = Limits { cancel: self.cancel.clone(), deadline };
         if given.a.is_some() {
-            let run = Run { stop: self.stop, limits, given, column: None, promoted: false };
+            let run = Run { stop: self.stop, limits, given, column: None, promoted: false, continues: false };
             self.run_once(transposed, &run, b, x, observer)?;
         } else {
             self.without_fixed(transposed, b, x, |solver, stop, b, x| {
-                let run = Run { stop, limits, given, column: None, promoted: false };
+                let run = Run { stop, limits, given, column: None, promoted: false, continues: false };
                 solver.run_once(transposed, &run, b, x, observer)
             })?;
         }

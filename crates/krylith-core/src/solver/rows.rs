@@ -272,7 +272,8 @@ impl Solver<'_> {
                     let before = self.solution.clone();
                     let limits = Limits { cancel: self.cancel.clone(), deadline };
                     let stop = Stop { given_norm, ..stop };
-                    let run = Run { stop, limits, given: Given::default(), column: self.column, promoted };
+                    let given = Given::default();
+                    let run = Run { stop, limits, given, column: self.column, promoted, continues: true };
                     let ran = self.run_once(false, &run, from, to, &mut behind);
                     let inner = std::mem::replace(&mut self.solution, before);
                     ran?;

@@ -24,7 +24,14 @@ impl Solver<'_> {
         observer: &mut (dyn Observer + Send),
     ) -> Result<()> {
         let limits = Limits { cancel: self.cancel.clone(), deadline };
-        let run = Run { stop, limits, given: Given::default(), column: self.column, promoted: false };
+        let run = Run {
+            stop,
+            limits,
+            given: Given::default(),
+            column: self.column,
+            promoted: false,
+            continues: false,
+        };
         self.run_once(transposed, &run, b, x, observer)
     }
 

@@ -17,6 +17,8 @@ pub(super) struct Run<'f> {
     pub given: Given<'f>,
     /// True if preconditioners are to compute in f64 from now on.
     pub promoted: bool,
+    /// True if the solve continues one to a smaller tolerance.
+    pub continues: bool,
 }
 
 /// Decides whether an attempt is too slow. It extrapolates the number of iterations that are left until the

@@ -7,16 +7,17 @@ use crate::problem::LocalProblem;
 use crate::profile::{self, SetupPart};
 use crate::solver::SolverSpace;
 use crate::solver::solution::{Event, EventKind, NEXT};
+use crate::solver::watch::Run;
 use crate::{Error, Result};
 
 impl<S: SolverSpace> Rank<S> {
     /// Sets up the stronger preconditioner once solves with the same values have taken as long as its set-up
     /// would. Then the total time is at most about twice that of the better preconditioner from the start,
     /// for any number of solves. The decision uses numbers of iterations, because these are the same on every
-    /// rank and in every run.
-    pub(super) fn climb_if_repaid(&mut self, local: &LocalProblem) -> Result<()> {
-        let Some(stronger) = self.stronger.filter(|s| self.next_attempt == 0 && s.is_repaid(self.spent))
-        else {
+    /// rank and in every run. A solve that continues the last one keeps its preconditioner.
+    pub(super) fn climb_if_repaid(&mut self, local: &LocalProblem, run: &Run) -> Result<()> {
+        let is_due = self.next_attempt == 0 && !run.continues;
+        let Some(stronger) = self.stronger.filter(|s| is_due && s.is_repaid(self.spent)) else {
             return Ok(());
         };
         let _setup = profile::begin(SetupPart::Other);
