@@ -46,7 +46,7 @@ use crate::{Error, Result};
 pub use batch::Batch;
 use direct::Made;
 use factors::{Columns, Factors, Work};
-pub(crate) use order::separator;
+pub(crate) use order::cost_by_degree;
 pub(crate) use pins::pins;
 pub(crate) use ranks::{MakeWhole, WholeDescription, WholeFactors, WholeOnDevice};
 pub use ranks::{RanksLu, RanksLuOptions};

@@ -497,7 +497,7 @@ impl<S: SolverSpace> Rank<S> {
             }
             let Some(next) = self.after_singular(next, best > STUCK * before) else { break };
             let iterations = self.solution.history.iterations;
-            let next = self.next_or_direct(local, next, (iterations, moved), too_slow.is_some());
+            let next = self.next_or_direct(local, next, (iterations, moved), too_slow);
             let name = self.fallbacks[k].name();
             let mut next_name = self.fallbacks[next].name();
             if promotes {

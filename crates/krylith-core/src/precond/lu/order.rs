@@ -3,12 +3,10 @@
 //! Unknowns with the same neighbours, such as those of one node of a mesh, are one vertex of the graph. So
 //! are the two unknowns of a pivot of order 2.
 
-use super::coarsening::Hierarchy;
 use super::dissect;
 use super::factors::Columns as Matrix;
 use super::graph::Graph;
-use super::separator::Side;
-use super::tree::{Columns, Tree};
+use super::tree::{Columns, Cost, Tree};
 use crate::Result;
 use crate::interrupt::Limits;
 use crate::partition;
@@ -47,11 +45,7 @@ pub(super) struct Pattern {
 impl Pattern {
     /// Builds the pattern of A + Aᵀ with its diagonal from ascending rows of A.
     pub fn of_rows(row_ptr: &[usize], col: &[u32]) -> Self {
-        let n = row_ptr.len() - 1;
-        let row = |i: usize| &col[row_ptr[i]..row_ptr[i + 1]];
-        let has = |i: usize, j: usize| row(i).binary_search(&(j as u32)).is_ok();
-        let mirrored = |i: usize| has(i, i) && row(i).iter().all(|&j| has(j as usize, i));
-        if (0..n).into_par_iter().with_min_len(SHARE).all(mirrored) {
+        if is_mirrored(row_ptr, col) {
             return Self { ptr: row_ptr.to_vec(), col: col.to_vec() };
         }
         // The columns of a matrix, as here its rows, give the same pattern.
@@ -87,14 +81,16 @@ impl Pattern {
             }
             let row = &by_rows[row_ptr[j]..row_ptr[j + 1]];
             let begin = pattern.col.len();
-            let (mut c, mut r, mut own) = (column.iter().peekable(), row.iter().peekable(), Some(j as u32));
-            loop {
-                let least = [c.peek().map(|v| **v), r.peek().map(|v| **v), own].into_iter().flatten().min();
-                let Some(i) = least else { break };
-                pattern.col.push(i);
-                c.next_if(|v| **v == i);
-                r.next_if(|v| **v == i);
-                own = own.filter(|v| *v != i);
+            let (mut c, mut r) = (0, 0);
+            while let (Some(&u), Some(&v)) = (column.get(c), row.get(r)) {
+                pattern.col.push(u.min(v));
+                c += usize::from(u <= v);
+                r += usize::from(v <= u);
+            }
+            pattern.col.extend_from_slice(&column[c..]);
+            pattern.col.extend_from_slice(&row[r..]);
+            if let Err(at) = pattern.col[begin..].binary_search(&(j as u32)) {
+                pattern.col.insert(begin + at, j as u32);
             }
             debug_assert!(pattern.col[begin..].is_sorted());
             pattern.ptr.push(pattern.col.len());
@@ -212,6 +208,21 @@ impl Pattern {
     }
 }
 
+/// Returns true if each row has its diagonal entry and the mirror of each of its entries. Rows ascend: row i
+/// is then the next one in every column that it has.
+fn is_mirrored(row_ptr: &[usize], col: &[u32]) -> bool {
+    let mut next = row_ptr[..row_ptr.len() - 1].to_vec();
+    let mut is_next = |i: usize, j: usize| {
+        let at = next[j];
+        next[j] += 1;
+        at < row_ptr[j + 1] && col[at] as usize == i
+    };
+    (0..row_ptr.len() - 1).all(|i| {
+        let row = &col[row_ptr[i]..row_ptr[i + 1]];
+        row.binary_search(&(i as u32)).is_ok() && row.iter().all(|&j| is_next(i, j as usize))
+    })
+}
+
 /// Returns the unknowns of each vertex.
 fn members(vertex: &[u32], count: usize) -> Vec<Vec<u32>> {
     let mut members = vec![Vec::new(); count];
@@ -275,25 +286,36 @@ pub(super) fn dissection(
     Ok(Dissection { order, parts, levels })
 }
 
-/// Returns the number of unknowns of a separator of A + Aᵀ for the square matrix with this pattern, by one
-/// bisection. Columns of a row may come in any order, and twice.
-pub(crate) fn separator(row_ptr: &[usize], col: &[u32]) -> usize {
+/// Returns the pattern of A + Aᵀ for the square matrix with this pattern. Columns of a row may come in any
+/// order, and twice.
+fn pattern_of(row_ptr: &[usize], col: &[u32]) -> Pattern {
+    if row_ptr.windows(2).all(|ends| col[ends[0]..ends[1]].is_sorted_by(|i, j| i < j)) {
+        return Pattern::of_rows(row_ptr, col);
+    }
     let (mut ptr, mut sorted) = (vec![0], Vec::with_capacity(col.len()));
     for ends in row_ptr.windows(2) {
-        let (begin, own) = (sorted.len(), &col[ends[0]..ends[1]]);
-        sorted.extend_from_slice(own);
-        if !own.is_sorted_by(|i, j| i < j) {
-            let mut row = sorted.split_off(begin);
-            row.sort_unstable();
-            row.dedup();
-            sorted.append(&mut row);
-        }
+        let mut row = col[ends[0]..ends[1]].to_vec();
+        row.sort_unstable();
+        row.dedup();
+        sorted.append(&mut row);
         ptr.push(sorted.len());
     }
-    let (graph, _) = Pattern::of_rows(&ptr, &sorted).compressed();
-    let sizes = graph.size.clone();
-    let sides = Hierarchy::new(graph).bisect();
-    sizes.iter().zip(sides).filter(|(_, side)| *side == Side::Separator).map(|(size, _)| *size as usize).sum()
+    Pattern::of_rows(&ptr, &sorted)
+}
+
+/// Returns the cost of L Lᵀ for A + Aᵀ in an order by minimum degree; `None` if memory is short, or if the
+/// graph, in which unknowns with the same row are one vertex, has more than this `share` of the unknowns as
+/// vertices. Columns of a row may come in any order, and twice.
+pub(crate) fn cost_by_degree(row_ptr: &[usize], col: &[u32], share: f64) -> Option<Cost> {
+    let pattern = pattern_of(row_ptr, col);
+    let (vertex, count) = pattern.vertices(&[]);
+    if count as f64 > share * pattern.len() as f64 {
+        return None;
+    }
+    let members = members(&vertex, count);
+    let order = dissect::minimum_degree(&pattern.graph(&vertex, &members)).ok()?;
+    let unknowns = order.iter().flat_map(|&v| members[v as usize].iter().copied()).collect();
+    Some(Columns::new(&pattern, unknowns).cost())
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ pub(super) struct Tree {
 
 /// Predicted cost of factors.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(super) struct Cost {
+pub(crate) struct Cost {
     /// Entries of L.
     pub entries: f64,
     /// Multiplications and additions of L Lᵀ; L U takes twice as many.

@@ -5,6 +5,7 @@ use crate::operator::LinearOperator;
 use crate::precond::PrecondSpec;
 use crate::problem::LocalProblem;
 use crate::solver::SolverSpace;
+use crate::solver::fallbacks::Last;
 
 impl<S: SolverSpace> Rank<S> {
     /// Returns the first attempt from `from` on with direct factors, unless it is known to be impossible or
@@ -15,22 +16,27 @@ impl<S: SolverSpace> Rank<S> {
         (from..self.fallbacks.len()).find(|k| is_direct(k) && known(k))
     }
 
-    /// Returns the attempt after the last one, which was `too_slow` or failed: `next`, or direct factors if
-    /// other attempts would take longer. Iterations so far were `done` and moved this many bytes.
+    /// Returns the attempt after the last one: `next`, or direct factors if other attempts would take longer.
+    /// The last one failed or was too slow, with this number of iterations left. Iterations so far were `done`
+    /// and moved this many bytes.
     pub(super) fn next_or_direct(
         &mut self,
         local: &LocalProblem,
         next: usize,
         (done, moved): (usize, f64),
-        too_slow: bool,
+        left: Option<f64>,
     ) -> usize {
         let Some(direct) = self.direct_from(next).filter(|direct| *direct > next) else { return next };
         let by_jacobi = matches!(self.fallbacks[self.next_attempt].precond, PrecondSpec::Jacobi { .. });
-        let stalled = too_slow && !by_jacobi;
-        if !by_jacobi {
+        let last = match left {
+            None => Last::Failed,
+            Some(left) if by_jacobi => Last::SlowJacobi { left },
+            Some(_) => Last::Slow,
+        };
+        if (last != Last::Failed || !by_jacobi) && self.before_direct.is_in_doubt(last, done) {
             self.before_direct.refine(local);
         }
-        let is_over = self.before_direct.is_over(done, moved, stalled, &self.fallbacks[next]);
+        let is_over = self.before_direct.is_over(done, moved, last, &self.fallbacks[next]);
         if is_over { direct } else { next }
     }
 

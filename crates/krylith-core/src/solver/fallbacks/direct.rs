@@ -1,7 +1,7 @@
 //! Estimates the cost of sparse direct factors without computing an ordering. Breadth-first levels of the
 //! graph are separators, whose sizes give an estimate of the fill.
 
-use super::rules::SPLIT;
+use super::rules::{POROUS_SPLIT, SPLIT};
 use crate::fields::Coupled;
 use crate::matrix::Arrays;
 use crate::operator::Terms;
@@ -21,7 +21,7 @@ const LOOKED_AT: [usize; 2] = [1 << 18, 1 << 13];
 pub(crate) struct Costs {
     /// Seconds of sparse direct factors; infinite if they were not estimated.
     pub direct: f64,
-    /// True if a separator gave this estimate.
+    /// True if an elimination order gave this estimate.
     pub is_close: bool,
     /// Seconds of incomplete factors of subdomains.
     pub incomplete: f64,
@@ -55,9 +55,14 @@ const PIVOTS: f64 = 1.3;
 /// layer of nodes and edges across, and a separator has those within. Measured: 0.54 and 0.63 for tetrahedra
 /// of 21,000 and 90,000 edges.
 const EDGES: f64 = 0.6;
-/// Width of the levels that stand for a separator by bisection where elements have unknowns on faces too, as
-/// a share of its size. Measured: 0.8 and 0.9 for three-field poroelasticity of 30,000 and 127,000 unknowns.
-const FACES: f64 = 0.9;
+/// The same for an estimate by minimum degree: seconds per entry of L, per operation, per unknown and per
+/// entry of A, of L Lᵀ and of L U. The estimates of 66 systems of other codes and of the same sizes are 0.6 to
+/// 1.9 times the measured seconds, except that pivots delayed to later fronts may take four times as long.
+/// Those by levels are 0.3 to 36 times the measured seconds.
+const BY_ORDER: [[f64; 4]; 2] = [[63e-9, 4.8e-12, 0.1e-6, 0.1e-6], [63e-9, 6.6e-12, 0.5e-6, 0.27e-6]];
+/// Largest ratio of an estimate by minimum degree to one by levels, as a dissection replaces an order by
+/// degree that is much worse.
+pub(super) const WORSE: f64 = 2.0;
 /// Systems of fewer unknowns are factorised without fronts. Their cost per entry of L and per unknown, and
 /// that of pivots.
 const SMALL: usize = 1500;
@@ -69,10 +74,12 @@ const INCOMPLETE: [f64; 2] = [50e-9, 200e-9];
 const ITERATION: f64 = 2.2e-9;
 /// Host systems with at most this many unknowns form one subdomain.
 pub(super) const WHOLE: usize = 1 << 18;
-/// Direct factors that are estimated to take up to this multiple of the time of a split are estimated by a
-/// separator before the split, which takes 10 to 20 % of its time. Otherwise a split that fails takes as long
-/// as the factors: 0.2 of 0.45 s for a contact problem of 27,000 unknowns.
-const UNSURE: f64 = 2.0;
+/// Direct factors that are estimated to take up to this multiple of the time of a split are estimated by an
+/// elimination order before the split, which takes 3 to 15 % of their time. Otherwise a split that fails takes
+/// as long as the factors: 0.2 of 0.45 s for a contact problem of 27,000 unknowns. The second number is for
+/// graphs of at most this share of vertices, as of elements of high order, whose levels are wide.
+const UNSURE: [f64; 2] = [4.0, 15.0];
+const SHARE: f64 = 2.0 / 3.0;
 /// Seconds on a GPU for an incomplete factorisation, and for an iteration.
 const GPU: [f64; 2] = [3e-3, 50e-6];
 
@@ -103,18 +110,19 @@ pub(crate) fn costs(local: &LocalProblem, options: &Options, symmetric: bool, on
     }
 }
 
-/// Estimates the seconds of direct factors more closely, from a separator by bisection. Levels of high-order
-/// elements have many unknowns within an element, and levels of networks are wide: their estimates are up to
-/// 28 times too long. With separators, estimates for 60 systems are 0.3 to 2.9 times the measured seconds. A
-/// bisection takes 5 to 20 % of the time of the factors. Returns `None` unless the matrix is in host memory.
-pub(crate) fn by_bisection(local: &LocalProblem, symmetric: bool) -> Option<f64> {
-    let (terms, order) = (local.terms, local.order());
-    if terms.terms.iter().any(|(_, a)| a.storage().is_on_device_alone()) || !cfg!(feature = "lu") {
+/// Estimates the seconds of direct factors more closely than by levels, from an order by minimum degree. It
+/// takes 3 to 15 % of the time of the factors. Returns `None` unless the matrix is in host memory.
+pub(crate) fn by_order(local: &LocalProblem, symmetric: bool, share: f64) -> Option<f64> {
+    let (terms, order) = (local.terms, local.order() as f64);
+    if terms.terms.iter().any(|(_, a)| a.storage().is_on_device_alone()) {
         return None;
     }
-    let mut levels = Levels::of(terms, symmetric);
-    levels.scale_to(separator(terms));
-    Some(levels.seconds(terms.block_rows(), order as f64, entries(terms, order), symmetric))
+    let [numbers, operations] = cost_by_degree(terms, share)?;
+    let kind = local.fields.recognised().map(|found| found.kind);
+    let symmetric = symmetric || matches!(kind, Some(Coupled::Flux | Coupled::Viscous | Coupled::Porous));
+    let [number, operation, unknown, entry] = BY_ORDER[usize::from(!symmetric)];
+    let factors = number * numbers * order.powi(2) + operation * operations * order.powi(3);
+    Some(factors + unknown * local.unknowns as f64 + entry * entries(terms, local.order()))
 }
 
 /// Returns the number of blocks of all terms.
@@ -146,11 +154,12 @@ impl Costs {
         };
         let mut graph = Levels::of(terms, symmetric);
         let kind = local.fields.recognised().map(|found| found.kind);
-        graph.narrow(terms, kind);
-        let seconds = |graph: &Levels| graph.seconds(terms.block_rows(), order as f64, entries, symmetric);
+        if kind == Some(Coupled::CurlCurl) {
+            graph.scale(EDGES);
+        }
         let mut costs = Self {
-            direct: seconds(&graph),
-            is_close: kind == Some(Coupled::Porous),
+            direct: graph.seconds(terms.block_rows(), order as f64, entries, symmetric),
+            is_close: false,
             incomplete,
             iteration,
             on_gpu,
@@ -158,14 +167,26 @@ impl Costs {
             levels: graph.parts.iter().map(|part| part.levels).max().unwrap_or(0),
             convective: 0.0,
         };
-        let split = SPLIT[0] * iteration;
-        let unsure = costs.direct > split && costs.direct <= UNSURE * split;
-        let is_split = matches!(kind, Some(Coupled::Flux | Coupled::Viscous | Coupled::Convected));
-        if unsure && is_split && !on_gpu {
-            graph.scale_to(separator(terms));
-            (costs.direct, costs.is_close) = (seconds(&graph), true);
+        if !on_gpu {
+            costs.refine_beside_split(local, kind, symmetric);
         }
         costs
+    }
+
+    /// Estimates direct factors more closely if they may take about as long as the split of this system.
+    fn refine_beside_split(&mut self, local: &LocalProblem, kind: Option<Coupled>, symmetric: bool) {
+        let times = match kind {
+            Some(Coupled::Flux | Coupled::Viscous | Coupled::Convected) => SPLIT[0],
+            Some(Coupled::Porous) => POROUS_SPLIT,
+            _ => return,
+        };
+        let ratio = self.direct / (times * self.iteration);
+        let share = if ratio <= UNSURE[0] { 1.0 } else { SHARE };
+        if ratio > 1.0 && ratio <= UNSURE[1] {
+            let known = by_order(local, symmetric, share);
+            self.is_close = known.is_some() || share == 1.0;
+            self.direct = known.map_or(self.direct, |known| known.min(WORSE * self.direct));
+        }
     }
 }
 
@@ -236,24 +257,7 @@ impl Levels {
         Self { parts, dense }
     }
 
-    /// Corrects the widths of the parts if the unknowns belong to edges or faces. A level then has several
-    /// layers of them, and separators are much smaller.
-    fn narrow(&mut self, terms: &Terms, kind: Option<Coupled>) {
-        match kind {
-            Some(Coupled::CurlCurl) => self.scale(EDGES),
-            Some(Coupled::Porous) => {
-                let separator = FACES * separator(terms) as f64;
-                self.scale((separator / self.widest()).min(1.0));
-            }
-            _ => {}
-        }
-    }
-
-    /// Corrects the widths of the parts if a separator of this size bisects the graph.
-    fn scale_to(&mut self, separator: usize) {
-        self.scale(separator.max(1) as f64 / self.widest());
-    }
-
+    /// Corrects the widths of the parts by a factor.
     fn scale(&mut self, factor: f64) {
         self.parts.iter_mut().for_each(|part| part.width = (factor * part.width as f64).ceil() as usize);
     }
@@ -288,17 +292,18 @@ impl Levels {
     }
 }
 
-/// Returns the size of a separator of the graph of A + Aᵀ by bisection.
+/// Returns the blocks of L and the operations of L Lᵀ with blocks of order 1, in an order by minimum degree.
 #[cfg(feature = "lu")]
-fn separator(terms: &Terms) -> usize {
+fn cost_by_degree(terms: &Terms, share: f64) -> Option<[f64; 2]> {
     let (row_ptr, col) = pattern(terms);
-    crate::precond::lu::separator(&row_ptr, &col)
+    let cost = crate::precond::lu::cost_by_degree(&row_ptr, &col, share)?;
+    Some([cost.entries, cost.operations])
 }
 
 /// Without direct factors nothing is estimated.
 #[cfg(not(feature = "lu"))]
-fn separator(_: &Terms) -> usize {
-    usize::MAX
+fn cost_by_degree(_: &Terms, _: f64) -> Option<[f64; 2]> {
+    None
 }
 
 /// The columns of each row, the rows of each column unless the pattern is symmetric, and the last pass and
@@ -484,21 +489,15 @@ mod tests {
         }
     }
 
-    /// A level of edges has several layers, of which a separator has one.
+    /// For 12³ nodes, an order by minimum degree has about 60,000 entries of L, and 2e7 operations.
+    #[cfg(feature = "lu")]
     #[test]
-    fn separators_of_edges_and_faces_are_smaller_than_levels() {
+    fn an_order_gives_the_cost_unless_the_graph_has_too_many_vertices() {
         let a = grid([12, 12, 12], 1);
         let terms = Terms::csr(&a).unwrap();
-        let of = |kind: Option<Coupled>| {
-            let mut levels = Levels::of(&terms, true);
-            levels.narrow(&terms, kind);
-            levels.parts[0].width as f64
-        };
-        let levels = of(None);
-        assert_eq!((of(Some(Coupled::Flux)), of(Some(Coupled::CurlCurl))), (levels, (EDGES * levels).ceil()));
-        // A plane has 144 nodes, which is more than a level across the corners.
-        let porous = of(Some(Coupled::Porous));
-        assert!(if cfg!(feature = "lu") { porous <= levels && porous > 60.0 } else { porous == levels });
+        let [entries, operations] = cost_by_degree(&terms, 1.0).unwrap();
+        assert!((3e4..12e4).contains(&entries) && (5e6..8e7).contains(&operations), "{entries} {operations}");
+        assert_eq!(cost_by_degree(&terms, SHARE), None, "each row differs");
     }
 
     /// Quadratic elements in a row: their levels have two planes of nodes.

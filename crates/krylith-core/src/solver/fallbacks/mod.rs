@@ -11,7 +11,7 @@ mod direct;
 mod memory;
 mod rules;
 
-pub(crate) use before::{BeforeDirect, before_direct};
+pub(crate) use before::{BeforeDirect, Last, before_direct};
 pub(crate) use direct::{Costs, costs};
 pub use memory::Memory;
 pub(crate) use memory::too_large;
@@ -127,6 +127,7 @@ impl System {
             on_gpu: seen.costs.on_gpu,
             coupled: found.filter(|kind| *kind != Coupled::CurlCurl),
             curls: found == Some(Coupled::CurlCurl),
+            has_near: local.near.is_some(),
             gradient: GRADIENT.map(|names| names.iter().all(|name| local.fields.matrix(name).is_ok())),
             tiles: seen.tiles,
             costs: seen.costs,

@@ -38,6 +38,8 @@ pub(super) struct System {
     pub coupled: Option<Coupled>,
     /// True for a curl-curl matrix of edge elements.
     pub curls: bool,
+    /// True if near-null vectors are given, or rigid motions recognised.
+    pub has_near: bool,
     /// True if the caller gave all matrices of this list of [`GRADIENT`].
     pub gradient: [bool; 2],
     /// True if tiles of the grid replace subdomains.
@@ -294,10 +296,14 @@ pub(super) const SPLIT: [f64; 2] = [250.0, 2.0];
 
 /// The first of these numbers for three-field poroelasticity. Measured: 990 and 1,140 in 3-D with 30,000 and
 /// 127,000 unknowns.
-const POROUS_SPLIT: f64 = 1000.0;
+pub(super) const POROUS_SPLIT: f64 = 1000.0;
 
-/// Time of a bisection of the graph, in iterations of CG with incomplete factors.
-const BISECTION: f64 = 40.0;
+/// Share of the time of direct factors that CG with Jacobi may have left for a curl-curl matrix. Gradients
+/// slow it down ever more: at low frequency it estimated 1,300 to 1,450 iterations left from iteration 200 to
+/// iteration 1,600.
+const BY_GRADIENTS: f64 = 0.4;
+/// Time of an elimination order by minimum degree, in iterations of CG with incomplete factors.
+const ORDERING: f64 = 40.0;
 /// Time of direct factors, in iterations of CG with incomplete factors, up to which they come before
 /// multigrid or another split if the last attempt was too slow: both then need 100 to 250 such iterations,
 /// and often fail as well.
@@ -475,10 +481,14 @@ impl System {
         if self.unknowns > BEFORE_DIRECT {
             return BeforeDirect::by_iterations(usize::MAX);
         }
-        let Costs { direct, iteration, .. } = self.costs;
+        let Costs { direct, iteration, levels, .. } = self.costs;
         if !self.on_gpu && self.has_direct() && direct.is_finite() {
-            let bisection = if self.costs.is_close { f64::INFINITY } else { BISECTION * iteration };
-            return BeforeDirect::by_time(direct, bisection, STALLED * iteration, self.symmetric);
+            let closer = if self.costs.is_close { f64::INFINITY } else { ORDERING * iteration };
+            // Multigrid suits diffusion and known near-null vectors, whatever Jacobi does.
+            let suits = self.is_diffusion() || self.symmetric && self.has_near;
+            let levels = if suits { usize::MAX } else { levels };
+            let limit = BeforeDirect::by_time(direct, [closer, STALLED * iteration], levels, self.symmetric);
+            return if self.curls { limit.permitting(BY_GRADIENTS) } else { limit };
         }
         let [least, most] = ITERATIONS_BEFORE;
         let all = TIMES_AS_LONG * self.direct_iterations(Bicgstab);
