@@ -10,7 +10,7 @@ mod elastic;
 mod nodes;
 mod ranks;
 mod ritz;
-mod saddle;
+pub(super) mod saddle;
 
 use super::fixed::{self, Fixed};
 use super::zeros::{self, Dropped};
@@ -153,6 +153,16 @@ impl<'a> ScalarRows<'a> {
     /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// Returns the number of stored entries.
+    fn entries(&self) -> usize {
+        self.a.values.len()
+    }
+
+    /// Returns the number of entries that are stored in a row.
+    fn stored(&self, i: usize) -> usize {
+        self.a.row(i / self.block).len() * self.block
     }
 
     /// Returns columns and values of the nonzero entries of a row.

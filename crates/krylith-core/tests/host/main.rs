@@ -37,6 +37,7 @@ mod partitioner;
 mod plain;
 mod random_systems;
 mod recognised;
+mod recognised_corners;
 mod recognised_ranks;
 mod rows;
 mod schwarz;

@@ -233,7 +233,7 @@ fn grid(m: usize, shift: impl Fn(usize) -> f64) -> Csr {
 }
 
 /// Returns the fields that a solver has found.
-fn found(a: &Csr, block: usize) -> Vec<Field> {
+pub fn found(a: &Csr, block: usize) -> Vec<Field> {
     let problem = Problem::csr_in_blocks(a, Some(block)).unwrap();
     Solver::new(problem, &options("")).unwrap().problem().fields().to_vec()
 }
@@ -249,7 +249,7 @@ fn assert_saddle(a: &Csr, pressures: &[u32]) -> Vec<Field> {
     fields
 }
 
-fn entries_of(a: &Csr) -> Vec<(u32, u32, f64)> {
+pub fn entries_of(a: &Csr) -> Vec<(u32, u32, f64)> {
     let row = |i: usize| a.row(i).0.iter().zip(a.row(i).1).map(move |(j, v)| (i as u32, *j, *v));
     (0..a.rows()).flat_map(row).collect()
 }
@@ -270,7 +270,7 @@ pub fn times(a: &Csr, x: &[f64]) -> Vec<f64> {
 }
 
 /// Solves with the attempt of the plan that names the fields, and returns its iterations.
-fn solved(a: &Csr, block: usize, precond: &str, most: usize) {
+pub fn solved(a: &Csr, block: usize, precond: &str, most: usize) {
     let problem = || Problem::csr_in_blocks(a, Some(block)).unwrap();
     let plan = Plan::of(&problem(), &problem().diagnosis().unwrap(), &options("")).unwrap();
     let names: Vec<String> = plan.attempts.iter().map(|attempt| attempt.precond.to_string()).collect();

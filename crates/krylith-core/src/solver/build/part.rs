@@ -4,7 +4,7 @@
 //! only its own unknowns, the ranks are numbered one after the other.
 
 use super::ghosts::Columns;
-use super::{LocalProblem, PrecondInfo, Preconditioner, SharedOperator, by_name};
+use super::{LocalProblem, PrecondInfo, Preconditioner, SharedOperator, Untouched, by_name};
 use crate::comm::agree;
 use crate::fields::{Field, Fields};
 use crate::halo::{Halo, RowNumbers};
@@ -392,8 +392,10 @@ pub(super) fn inverse_of<S: SolverSpace>(
     };
     let made = by_name(space, &terms, &sub, wanted, matrix.precision, &matrix.operator, notes);
     let (inverse, info) = made.map_err(|e| in_field(field.name(), e))?;
-    let inverse = inverse
-        .ok_or_else(|| Error::invalid(format!("the part of `{}` has no preconditioner", field.name())))?;
+    let inverse = match inverse {
+        Some(inverse) => inverse,
+        None => Box::new(agree(space.comm(), Untouched::new(space, &[], None))?),
+    };
     if null.is_empty() {
         return Ok((inverse, info));
     }

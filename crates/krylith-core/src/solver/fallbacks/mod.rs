@@ -27,6 +27,7 @@ use crate::problem::LocalProblem;
 use crate::solver::SolverSpace;
 use crate::solver::analysis::is_strong_when_scaled;
 use crate::solver::diagnosis::Diagnosis;
+use crate::solver::recognise::saddle::MEANS;
 use crate::solver::solution::{Event, EventKind};
 use crate::solver::watch::Budget;
 use crate::space::{History, Outcome, Precision, PrecondPrecision, Reason};
@@ -110,6 +111,18 @@ pub(crate) fn weak_rows<S: SolverSpace>(
     let mut own = [space.analyze(&scaled)?.weak_diagonal as f64];
     local.comm.sum(&mut own)?;
     Ok(own[0] as usize)
+}
+
+/// Returns the preconditioner for a saddle point with rows of mean values: next to one for all other fields.
+/// Each such row costs an iteration or two.
+fn beside_means(precond: PrecondSpec, local: &LocalProblem) -> PrecondSpec {
+    let names: Vec<&str> = local.fields.all().iter().map(|field| field.name()).collect();
+    let others: Vec<&str> = names.iter().copied().filter(|name| *name != MEANS).collect();
+    if names.len() == others.len() || local.fields.recognised().is_none() || !precond.names_fields() {
+        return precond;
+    }
+    let text = format!("split({}: {precond}, {MEANS}: none; form=diagonal)", others.join("+"));
+    text.parse().expect("the fields are named so")
 }
 
 impl System {
@@ -308,7 +321,7 @@ pub(crate) fn attempts(
             let rules =
                 RULES.iter().filter(|rule| !(fixed && rule.precond == GPU_DIRECT) && (rule.when)(&system));
             tries.extend(rules.map(|rule| {
-                let named: PrecondSpec = rule.precond.parse().expect("the table is spelt right");
+                let named = beside_means(rule.precond.parse().expect("the table is spelt right"), local);
                 let named =
                     if fixed && matches!(named, PrecondSpec::Lu(_)) { named.in_fixed_order() } else { named };
                 let precond = room.fitted(named, rule.method);

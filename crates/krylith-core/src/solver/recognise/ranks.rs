@@ -2,12 +2,13 @@
 //! compare what they found.
 
 use super::Found;
+use super::saddle::MEANS;
 use crate::Result;
 use crate::comm::Communicator;
 use crate::fields::{Coupled, Field, Recognised};
 
 /// Every name of a field that is recognised.
-const NAMES: [&str; 6] = ["u", "w", "p", "s1", "s2", "s3"];
+const NAMES: [&str; 7] = ["u", "w", "p", MEANS, "s1", "s2", "s3"];
 /// Numbers that describe what a rank found: the kind, and for each name the number of unknowns of a node and
 /// the first unknown.
 const SIZE: usize = 1 + 2 * NAMES.len();

@@ -20,8 +20,15 @@ const COMPONENTS: [usize; 2] = [3, 2];
 const FULL: f64 = 0.74;
 /// Smallest eigenvalue of the block A, scaled by its diagonal, from which the inverse diagonal is taken to
 /// approximate A⁻¹. After eight Lanczos steps it is 0.5 for fluxes of RT0 elements, whatever the contrast,
-/// and below 0.1 for viscous blocks and displacements of 20,000 to 110,000 unknowns.
-const CLOSE: f64 = 0.2;
+/// 0.16 for moments of a plate of order 2, and below 0.13 for viscous blocks and displacements of 17,000 to
+/// 110,000 unknowns. Fluxes and stresses of higher order may be below as well.
+const CLOSE: f64 = 0.15;
+/// Smallest number of entries of a dense row, as a share of the rows and as a multiple of the entries of an
+/// average row; and the largest number of dense rows that are told apart.
+const DENSE: [f64; 2] = [0.01, 5.0];
+const FEW: usize = 8;
+/// The field of these rows.
+pub(in crate::solver) const MEANS: &str = "m";
 /// Smallest share of the unknowns in a part of the first block that is looked at.
 const PART: f64 = 0.05;
 /// Largest share of the constraints that couple to no other unknown of this rank.
@@ -41,31 +48,38 @@ pub(super) fn find(a: &ScalarRows, diagonal: &[f64]) -> Option<(Vec<Field>, Reco
     if !may_be(others, n) {
         return None;
     }
-    let constraint: Vec<bool> = diagonal.iter().map(|d| sign * d <= 0.0).collect();
+    let means = means(a, diagonal);
+    let mut constraint: Vec<bool> = diagonal.iter().map(|d| sign * d <= 0.0).collect();
+    means.iter().for_each(|&i| constraint[i as usize] = false);
     let is_zero = constraint.iter().zip(diagonal).all(|(c, d)| !c || *d == 0.0);
-    let first: Vec<bool> = constraint.iter().map(|c| !c).collect();
+    let mut first: Vec<bool> = constraint.iter().map(|c| !c).collect();
+    means.iter().for_each(|&i| first[i as usize] = false);
     if !couples(a, &constraint, is_zero) {
         return None;
     }
     if !is_zero && !ritz::is_symmetric(a, &vec![true; n]) {
         return None;
     }
+    let alone = a.alone();
+    let dead = among_constraints(&alone, &constraint, &mut first);
     let symmetric = !is_zero || ritz::is_symmetric(a, &first);
     let least = if symmetric { ritz::smallest(a, &first, diagonal, sign) } else { 0.0 };
     if least < -ROUNDING || !is_zero && ritz::smallest(a, &constraint, diagonal, -sign) < -ROUNDING {
         return None;
     }
-    let alone = a.alone();
     let is_close = least >= CLOSE;
     let split = symmetric && !is_close;
     let flux = split.then(|| fluxes(a, &first, &alone, diagonal, sign)).flatten();
     let solid =
         flux.as_ref().map(|flux| first.iter().zip(flux).map(|(first, flux)| *first && !flux).collect());
     let solid: Vec<bool> = solid.unwrap_or(first);
-    let Nodes { unknowns, block, apart, alternate } = nodes::find(a, &solid, &alone, &COMPONENTS, FULL);
+    // Elements of high order, as of stresses, have blocks too, but no nodes.
+    let components = if is_close { &[] } else { &COMPONENTS[..] };
+    let Nodes { unknowns, block, apart, alternate } = nodes::find(a, &solid, &alone, components, FULL);
     let mut p: Vec<u32> = (0..n as u32).filter(|&i| constraint[i as usize]).collect();
     let (others, own) = (p.len(), unknowns.len());
     p.extend(apart);
+    p.extend(dead);
     p.sort_unstable();
     let listed = |of: &[bool]| -> Vec<u32> { (0..n as u32).filter(|&i| of[i as usize]).collect() };
     let flux = flux.map(|flux| listed(&flux));
@@ -90,7 +104,13 @@ pub(super) fn find(a: &ScalarRows, diagonal: &[f64]) -> Option<(Vec<Field>, Reco
     if p.len() > others {
         text += &format!("; p has {} rows more that have only a diagonal entry", count(p.len() - others));
     }
-    if others == p.len() && has_constant(a, &constraint, is_zero) {
+    if !means.is_empty() {
+        let (rows, couple) = if means.len() == 1 { ("row", "couples") } else { ("rows", "couple") };
+        text += &format!(
+            "; {} {rows} m with a zero diagonal entry {couple} many unknowns, as a mean value does",
+            means.len()
+        );
+    } else if others == p.len() && has_constant(a, &constraint, is_zero) {
         text += "; constants of p are in the null space";
     }
     let kind = match is_close {
@@ -102,7 +122,42 @@ pub(super) fn find(a: &ScalarRows, diagonal: &[f64]) -> Option<(Vec<Field>, Reco
     let mut fields = vec![Field::new("u", unknowns).in_blocks(block)];
     fields.extend(flux.map(|w| Field::new("w", w)));
     fields.push(Field::new("p", p));
+    if !means.is_empty() {
+        fields.push(Field::new(MEANS, means));
+    }
     Some((fields, Recognised { kind, text }))
+}
+
+/// Returns the rows that have a zero diagonal entry and far more other entries than most, such as those of
+/// multipliers for mean values; none if there are many. They hide neither constraints nor null vectors.
+fn means(a: &ScalarRows, diagonal: &[f64]) -> Vec<u32> {
+    let average = a.entries() as f64 / a.rows as f64;
+    let many = (DENSE[0] * a.rows as f64).max(DENSE[1] * average) as usize;
+    let is_dense = |&i: &usize| diagonal[i] == 0.0 && a.stored(i) > many && a.row(i).count() > many;
+    let dense: Vec<u32> = (0..a.rows).filter(is_dense).map(|i| i as u32).collect();
+    if dense.len() <= FEW { dense } else { Vec::new() }
+}
+
+/// Takes the rows that have only a diagonal entry and stand among constraints from the first block, and
+/// returns them: pressures that no element has.
+fn among_constraints(alone: &[bool], constraint: &[bool], first: &mut [bool]) -> Vec<u32> {
+    let (mut dead, mut run, mut after) = (Vec::new(), Vec::new(), false);
+    for i in 0..first.len() {
+        if first[i] && alone[i] {
+            run.push(i as u32);
+        } else if first[i] || constraint[i] {
+            if after && constraint[i] {
+                dead.append(&mut run);
+            }
+            run.clear();
+            after = constraint[i];
+        }
+    }
+    if after {
+        dead.append(&mut run); // at the end of the numbering
+    }
+    dead.iter().for_each(|&i| first[i as usize] = false);
+    dead
 }
 
 /// Returns true if so many rows with a zero diagonal entry or one of the rarer sign may be constraints.
