@@ -291,6 +291,22 @@ impl<S: Space, P: LinearOperator<S>> Equilibrated<S, P> {
         space.copy(&factors.columns, &mut self.factors.columns)
     }
 
+    /// Returns the inner preconditioner.
+    pub fn inner(&self) -> Option<&P> {
+        self.inner.as_ref()
+    }
+
+    /// Multiplies a vector by R. A vector n̂ with n̂ᵀÂ = 0 becomes n = R n̂ with nᵀA = 0.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub(crate) fn scale_by_rows(&self, space: &S, n: &mut [f64]) -> Result<()> {
+        let mut rows = vec![0.0; self.len];
+        space.read(&self.factors.rows, &mut rows)?;
+        n.iter_mut().zip(&rows).for_each(|(n, r)| *n *= r);
+        Ok(())
+    }
+
     /// Returns the inner preconditioner, to refresh its values.
     pub fn inner_mut(&mut self) -> Option<&mut P> {
         self.inner.as_mut()

@@ -41,10 +41,11 @@ mod tree;
 use crate::interrupt;
 use crate::matrix::Dense;
 use crate::operator::{HostTerms, LinearOperator, TermValues, Terms, check_count, fresh_key};
+use crate::precond::LeftNull;
 use crate::space::Space;
 use crate::{Error, Result};
 pub use batch::Batch;
-use direct::Made;
+use direct::{Made, Wanted};
 use factors::{Columns, Factors, Work};
 pub(crate) use order::cost_by_degree;
 pub(crate) use pins::pins;
@@ -80,9 +81,8 @@ pub struct SparseLu {
     matrix: Columns,
     /// One unknown for each null vector. Its row and column are left out of the factors.
     pinned: Vec<usize>,
-    /// True if the factors may show null vectors that were not given, and true if they did.
-    finds: bool,
-    found: bool,
+    /// What the factors have shown about null vectors that nobody gave; `None` if they are not looked for.
+    shown: Option<LeftNull>,
     factors: Factors,
     /// Bytes that the factors may take, if known.
     room: Option<u64>,
@@ -140,7 +140,7 @@ impl SparseLu {
                 "lu: a direct factorisation needs a square matrix that is entirely on one rank",
             ));
         }
-        Self::with_pinned(terms, pins(terms, null)?, room, false)
+        Self::with_pinned(terms, pins(terms, null)?, room, None)
     }
 
     /// As [`with_null_vectors`](Self::with_null_vectors), but if there are none, a symmetric matrix may be
@@ -149,15 +149,20 @@ impl SparseLu {
     /// # Errors
     /// As [`with_null_vectors`](Self::with_null_vectors).
     pub(crate) fn with_or_without(terms: &Terms, null: &[Vec<f64>], room: Option<u64>) -> Result<Self> {
-        Self::with_pinned(terms, pins(terms, null)?, room, true)
+        Self::with_pinned(terms, pins(terms, null)?, room, Some(LeftNull::default()))
     }
 
-    fn with_pinned(terms: &Terms, pinned: Vec<usize>, room: Option<u64>, finds: bool) -> Result<Self> {
+    fn with_pinned(
+        terms: &Terms,
+        pinned: Vec<usize>,
+        room: Option<u64>,
+        shown: Option<LeftNull>,
+    ) -> Result<Self> {
         let (assembly, matrix) = Assembly::new(terms, &pinned);
         let work = RefCell::new(Work::default());
         let (scratch, key) = (Default::default(), fresh_key());
-        let (factors, found) = (Factors::None, false);
-        let mut lu = Self { assembly, matrix, pinned, finds, found, factors, room, work, scratch, key };
+        let factors = Factors::None;
+        let mut lu = Self { assembly, matrix, pinned, shown, factors, room, work, scratch, key };
         lu.update_values(TermValues::from(terms))?;
         Ok(lu)
     }
@@ -171,28 +176,33 @@ impl SparseLu {
     pub fn update_values<'v>(&mut self, values: impl Into<TermValues<'v>>) -> Result<()> {
         fill_checked(&self.assembly, values.into(), &mut self.scratch, &mut self.matrix.values)?;
         let mut old = std::mem::replace(&mut self.factors, Factors::None);
-        if std::mem::take(&mut self.found) {
+        if let Some(shown) = self.shown.as_mut().filter(|shown| !shown.vectors.is_empty()) {
             // The new matrix may be regular.
+            *shown = LeftNull::default();
             self.pinned.clear();
             old = Factors::None;
         }
         self.matrix.pin(&self.pinned);
         if self.matrix.order() > 0 {
             // Factors by fronts look for an interrupt themselves.
-            self.work.get_mut().pins = self.finds && self.pinned.is_empty();
-            let mut made = self.matrix.direct(old, self.room, self.work.get_mut())?;
-            if let Made::Few(rows) = &made {
-                if self.pin_found(rows)? {
+            let finds = self.shown.is_some() && self.pinned.is_empty();
+            let wanted = if finds { Wanted::AnyUnlessFew } else { Wanted::Any };
+            let (mut few, mut made) =
+                (Vec::new(), self.matrix.direct(old, wanted, self.room, self.work.get_mut())?);
+            if let Made::Few(rows) = made {
+                if self.pin_found(&rows)? {
                     return Ok(());
                 }
-                self.work.get_mut().pins = false;
-                made = self.matrix.direct(Factors::None, self.room, self.work.get_mut())?;
+                few = rows;
+                let work = self.work.get_mut();
+                made = self.matrix.direct(Factors::None, Wanted::Unsymmetric, self.room, work)?;
             }
             let (old, rows) = match made {
                 Made::Factors(factors) => {
                     self.factors = factors;
                     return Ok(());
                 }
+                Made::Not(old, rows) if rows.is_empty() => (old, few),
                 Made::Not(old, rows) => (old, rows),
                 Made::Few(rows) => (Factors::None, rows),
             };

@@ -79,7 +79,7 @@ pub use multilevel::{
 pub(crate) use multilevel::{Finest, Inverse as CoarsestInverse};
 pub use null_space::NullSpace;
 pub(crate) use preconditioner::{Boxed, SharedOperator};
-pub use preconditioner::{PrecondInfo, Preconditioner, Value};
+pub use preconditioner::{LeftNull, PrecondInfo, Preconditioner, Value};
 pub use schwarz::{
     FILL, Factorization, MOST_DEFECT, MOST_DISTANCE, SWEEPS as SCHWARZ_SWEEPS, Schwarz, SchwarzFactor,
     SchwarzFactors, SchwarzOptions, SchwarzOrder, SchwarzPattern, SchwarzPlan, SchwarzSettings,

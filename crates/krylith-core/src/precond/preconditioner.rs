@@ -56,6 +56,38 @@ pub trait Preconditioner<S: Space>: LinearOperator<S> {
     fn take_events(&mut self) -> Vec<String> {
         Vec::new()
     }
+
+    /// Returns the vectors n with nᵀA = 0 that the factors of a singular matrix have shown. Most
+    /// preconditioners show none.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    fn left_null_vectors(&self, _space: &S) -> Result<LeftNull> {
+        Ok(LeftNull::default())
+    }
+}
+
+/// Vectors n with nᵀA = 0: if b has a part along them, no x solves A x = b.
+///
+/// # Examples
+/// ```
+/// use krylith::{Outcome, Solver, matrix::Csr};
+/// // Two springs in a row, which nothing holds. The force b moves them.
+/// let spring = |i| [(i, i, 1.0), (i, i + 1, -1.0), (i + 1, i, -1.0), (i + 1, i + 1, 1.0)];
+/// let a = Csr::from_triplets(3, 3, &[spring(0), spring(1)].concat())?;
+/// let n = krylith_core::precond::LeftNull { vectors: vec![vec![1.0; 3]], error: 0.0 };
+/// let b = [1.0, 0.0, 0.0];
+/// assert_eq!(n.vectors[0].iter().zip(b).map(|(n, b)| n * b).sum::<f64>(), 1.0);
+/// let mut solver = Solver::new(&a, &"device=cpu".parse()?)?;
+/// assert_eq!(solver.solve(&b, &mut [0.0; 3])?.outcome(), Outcome::Inconsistent);
+/// # Ok::<(), krylith::Error>(())
+/// ```
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LeftNull {
+    /// The vectors, which are linearly independent. Each has an entry for every own unknown.
+    pub vectors: Vec<Vec<f64>>,
+    /// Largest error of an entry, as a share of the vector's largest entry.
+    pub error: f64,
 }
 
 /// The preconditioner P⁻¹ on the device; `None` is the identity.

@@ -340,6 +340,9 @@ impl<S: SolverSpace> Rank<S> {
                     if alone && matches!(e, Error::TooLong { .. }) {
                         self.impossible.extend(fallbacks::deeper(&self.fallbacks, k));
                         next_attempt = self.after(k);
+                    } else if !e.is_memory() && !matches!(e, Error::TooLong { .. }) {
+                        self.impossible.extend(fallbacks::with_same_factors(&self.fallbacks, k));
+                        next_attempt = self.after(k);
                     }
                     self.pending.push(goes_on(e.to_string(), &self.fallbacks, next_attempt));
                     if e.is_memory() {

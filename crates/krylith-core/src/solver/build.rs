@@ -37,7 +37,8 @@ use crate::partition::{self, Subdomains};
 use crate::precond::untouched::{Known, Untouched};
 use crate::precond::{
     BlockJacobi, BlockTiles, Boxed, Equilibrated, Ildu, IlduOptions, IlduSpec, Inner, InnerMethod, InnerSpec,
-    NullSpace, Outline, PrecondInfo, PrecondSpec, Preconditioner, SharedOperator, Stage, StageOptions, Value,
+    LeftNull, NullSpace, Outline, PrecondInfo, PrecondSpec, Preconditioner, SharedOperator, Stage,
+    StageOptions, Value,
 };
 use crate::problem::LocalProblem;
 use crate::profile::{self, SetupPart};
@@ -526,6 +527,12 @@ impl<S: SolverSpace> Preconditioner<S> for Scaled<S> {
     }
     fn take_events(&mut self) -> Vec<String> {
         self.scaled.inner_mut().map_or_else(Vec::new, |p| p.take_events())
+    }
+    fn left_null_vectors(&self, space: &S) -> Result<LeftNull> {
+        let Some(p) = self.scaled.inner() else { return Ok(LeftNull::default()) };
+        let mut found = p.left_null_vectors(space)?;
+        found.vectors.iter_mut().try_for_each(|n| self.scaled.scale_by_rows(space, n))?;
+        Ok(found)
     }
 }
 

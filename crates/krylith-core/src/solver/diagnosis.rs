@@ -8,7 +8,7 @@ use super::null_space::{Constants, Depth};
 use crate::comm::{self, Communicator, gather};
 use crate::matching::MatchingFound;
 use crate::operator::Terms;
-use crate::precond::Known;
+use crate::precond::{Known, LeftNull};
 use crate::problem::{LocalProblem, Problem};
 use crate::text::count;
 use crate::{Error, Result};
@@ -188,6 +188,15 @@ impl Diagnosis {
     /// Returns own unknowns whose column is empty; `None` if no rank has any.
     pub(super) fn untouched(&self) -> Option<&[Range<usize>]> {
         (self.empty_columns.count > 0).then_some(&self.own_empty_columns[..])
+    }
+
+    /// Adds null vectors of Aᵀ that factors have shown, if no others are known. Returns false if they belong
+    /// to older values. Collective.
+    ///
+    /// # Errors
+    /// A rank that has ended or failed.
+    pub(super) fn add(&mut self, local: &LocalProblem, shown: LeftNull) -> Result<bool> {
+        self.range.add(local, shown)
     }
 
     /// Returns the orthogonal complement of the range of A, as far as it is known.

@@ -22,6 +22,17 @@ pub(super) const RATE: f64 = 2e10;
 /// Seconds per number of the factors to assemble fronts.
 pub(super) const SECONDS: f64 = 10e-9;
 
+/// Which factors are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Those of the form that suits the matrix, and others if these do not hold.
+    Any,
+    /// The same, but no others if symmetric factors lack [a few](super::singular::MOST) pivots.
+    AnyUnlessFew,
+    /// L U, because symmetric factors have failed.
+    Unsymmetric,
+}
+
 /// Factors by fronts, or the factors for whose pattern there are none.
 pub(super) enum Made {
     Factors(Factors),
@@ -32,12 +43,13 @@ pub(super) enum Made {
 }
 
 impl Columns {
-    /// Factorises the values by fronts, with the analysis of `old` factors if they are of this form.
+    /// Factorises the values by fronts, with the analysis of `old` factors if they are of this form and
+    /// `wanted` permits it.
     ///
     /// # Errors
     /// Out of memory, or factors that need more than `room` bytes; the limits of the caller's work are
     /// reached.
-    pub fn direct(&self, old: Factors, room: Option<u64>, work: &mut Work) -> Result<Made> {
+    pub fn direct(&self, old: Factors, wanted: Wanted, room: Option<u64>, work: &mut Work) -> Result<Made> {
         let old = match old {
             Factors::Fronts(old) => Some(old),
             Factors::None => None,
@@ -50,13 +62,17 @@ impl Columns {
         if n < SMALL || self.rows.len() >= u32::MAX as usize || n >= u32::MAX as usize / 2 {
             return Ok(Made::Not(Factors::None, Vec::new()));
         }
+        let symmetric = wanted != Wanted::Unsymmetric;
         if old.is_none()
+            && symmetric
             && let Made::Factors(factors) = self.border_of_fronts(Factors::None, room, work)?
         {
             return Ok(Made::Factors(factors));
         }
-        let (mut diagonal, mut rows, mut signs) = (self.symmetry(), Vec::new(), Vec::new());
+        let (mut rows, mut signs) = (Vec::new(), Vec::new());
+        let mut diagonal = if symmetric { self.symmetry() } else { None };
         if diagonal.is_none()
+            && symmetric
             && let Some(found) = self.signs()
         {
             let has = |j: usize| self.column(j).any(|(i, v)| i == j && v != 0.0);
@@ -86,7 +102,8 @@ impl Columns {
             if let Ok(factors) = self.made(own, Kind::Indefinite, &signs, work, &mut rows)? {
                 return Ok(Made::Factors(factors));
             }
-            if work.pins && signs.is_empty() && (1..=super::singular::MOST).contains(&rows.len()) {
+            let few = signs.is_empty() && (1..=super::singular::MOST).contains(&rows.len());
+            if few && wanted == Wanted::AnyUnlessFew {
                 return Ok(Made::Few(rows));
             }
         }
@@ -140,14 +157,12 @@ impl Columns {
     }
 
     fn border_of_fronts(&self, old: Factors, room: Option<u64>, work: &mut Work) -> Result<Made> {
-        let pins = std::mem::replace(&mut work.pins, false);
-        let made =
-            self.bordered(old, room, work, |inner, old, room, work| match inner.direct(old, room, work)? {
+        let made = self.bordered(old, room, work, |inner, old, room, work| {
+            match inner.direct(old, Wanted::Any, room, work)? {
                 Made::Factors(factors) => Ok(factors),
                 Made::Not(..) | Made::Few(_) => Err(self.singular()),
-            });
-        work.pins = pins;
-        let made = made?;
+            }
+        })?;
         Ok(made.map_or(Made::Not(Factors::None, Vec::new()), Made::Factors))
     }
 

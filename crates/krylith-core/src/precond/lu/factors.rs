@@ -42,15 +42,13 @@ pub(super) struct Work {
     pub border: [Vec<f64>; 2],
     stack: MemBuffer,
     fronts: Vectors,
-    /// True if symmetric factors that lack a few pivots are not followed by others.
-    pub pins: bool,
 }
 
 impl Default for Work {
     fn default() -> Self {
         let stack = MemBuffer::new(StackReq::EMPTY);
         let (border, fronts) = Default::default();
-        Self { x: Vec::new(), whole: Vec::new(), border, stack, fronts, pins: false }
+        Self { x: Vec::new(), whole: Vec::new(), border, stack, fronts }
     }
 }
 

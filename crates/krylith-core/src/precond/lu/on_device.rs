@@ -121,7 +121,7 @@ impl<S: DirectFactors + PointBlockSum> DeviceLu<S> {
         if self.limits.only_device {
             return Err(Error::invalid(format!("lu: {why}; lu:on=auto takes factors on the host instead")));
         }
-        let host = SparseLu::with_pinned(terms, self.pinned.clone(), self.limits.host, false)?;
+        let host = SparseLu::with_pinned(terms, self.pinned.clone(), self.limits.host, None)?;
         self.host = Some((Box::new(host), why));
         Ok(())
     }

@@ -2,17 +2,18 @@
 //!
 //! The factors then lack pivots in one row for each null vector. These unknowns are pinned: A y = x holds in
 //! all other rows, and in theirs if x is in the range of A. A null vector z with zₚ = 1 at a pin and 0 at the
-//! others follows from the factors, and A z = 0 shows that the matrix is singular and not just badly
-//! conditioned.
+//! others follows from the factors, and zᵀA = 0 shows that the matrix is singular and not just badly
+//! conditioned. If x has a part along z, no y solves A y = x.
 
 use super::SparseLu;
-use super::direct::Made;
-use super::factors::Factors;
+use super::direct::{Made, Wanted};
+use super::factors::{Columns, Factors, Work};
 use crate::Result;
+use crate::precond::LeftNull;
 
 /// Largest number of null vectors that are looked for.
 pub(super) const MOST: usize = 8;
-/// Largest |A z| in the row of a pin that rounding explains, as a share of |A||z| there.
+/// Largest |Aᵀz| in the row of a pin that rounding explains, as a share of |Aᵀ||z| there.
 const ROUNDING: f64 = 1e-12;
 
 impl SparseLu {
@@ -29,36 +30,67 @@ impl SparseLu {
         let whole = self.matrix.values.clone();
         self.matrix.pin(rows);
         let work = self.work.get_mut();
-        let made = match self.matrix.direct(Factors::None, self.room, work)? {
+        let made = match self.matrix.direct(Factors::None, Wanted::Any, self.room, work)? {
             Made::Factors(factors) => Some(factors),
             Made::Not(..) | Made::Few(_) => None,
         };
         self.matrix.values = whole;
         let Some(factors) = made else { return Ok(false) };
+        let mut shown = LeftNull::default();
         for &pin in rows {
-            work.x.clear();
-            work.x.resize(self.matrix.order(), 0.0);
-            self.matrix.column(pin).for_each(|(i, v)| work.x[i] = -v);
-            rows.iter().for_each(|&u| work.x[u] = 0.0);
-            factors.solve(false, work)?;
-            work.x[pin] = 1.0;
+            let (z, error) = self.matrix.left_null_vector(&factors, rows, pin, work)?;
             for &row in rows {
-                // The row is the column of the symmetric matrix.
-                let terms = self.matrix.column(row).map(|(i, v)| v * work.x[i]);
+                // The row of Aᵀ is the column.
+                let terms = self.matrix.column(row).map(|(i, v)| v * z[i]);
                 let (sum, all) = terms.fold((0.0, 0.0), |(sum, all), v: f64| (sum + v, all + v.abs()));
                 if !(sum.abs() <= ROUNDING * all) {
                     return Ok(false);
                 }
             }
+            shown.error = shown.error.max(error);
+            shown.vectors.push(z);
         }
-        (self.pinned, self.found, self.factors) = (rows.to_vec(), true, factors);
+        (self.pinned, self.shown, self.factors) = (rows.to_vec(), Some(shown), factors);
         self.matrix.pin(rows);
         Ok(true)
     }
 
     /// Returns the unknowns that are pinned because the matrix is singular; none if null vectors were given.
     pub(crate) fn singular_rows(&self) -> &[usize] {
-        if self.found { &self.pinned } else { &[] }
+        if self.shown().vectors.is_empty() { &[] } else { &self.pinned }
+    }
+
+    /// Returns the null vectors that the factors have shown, in the same order.
+    pub(crate) fn shown(&self) -> &LeftNull {
+        const NONE: &LeftNull = &LeftNull { vectors: Vec::new(), error: 0.0 };
+        self.shown.as_ref().unwrap_or(NONE)
+    }
+}
+
+impl Columns {
+    /// Computes z with zᵀA = 0 outside the rows `pins`, which is 1 at `pin` and 0 at the others, with factors
+    /// of the matrix without these rows. Returns it with the size of the correction by one step of iterative
+    /// refinement, as a share of its largest entry. The corrected z is more accurate than that.
+    fn left_null_vector(
+        &self,
+        factors: &Factors,
+        pins: &[usize],
+        pin: usize,
+        work: &mut Work,
+    ) -> Result<(Vec<f64>, f64)> {
+        let mut z = vec![0.0; self.order()];
+        z[pin] = 1.0;
+        let mut share = 0.0;
+        for _ in 0..2 {
+            work.x.clear();
+            work.x.extend((0..z.len()).map(|j| self.column(j).map(|(i, v)| v * z[i]).sum::<f64>()));
+            pins.iter().for_each(|&u| work.x[u] = 0.0);
+            factors.solve(true, work)?;
+            z.iter_mut().zip(&work.x).for_each(|(z, d)| *z -= d);
+            let largest = |v: &[f64]| v.iter().fold(0.0, |most: f64, v| most.max(v.abs()));
+            share = largest(&work.x) / largest(&z);
+        }
+        Ok((z, share))
     }
 }
 

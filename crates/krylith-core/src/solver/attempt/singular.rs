@@ -9,7 +9,7 @@ use crate::memory::{Numbers, NumbersMut};
 use crate::method::MethodName;
 use crate::operator::PointBlock;
 use crate::options::Options;
-use crate::precond::PrecondSpec;
+use crate::precond::{LeftNull, PrecondSpec};
 use crate::problem::LocalProblem;
 use crate::solver::SolverSpace;
 use crate::solver::diagnosis::Diagnosis;
@@ -103,9 +103,13 @@ impl<S: SolverSpace> Rank<S> {
         Ok(found)
     }
 
-    /// Returns true if a second search, which costs more than that of the set-up, finds constant null
-    /// vectors. It runs only once for the same values. Collective.
+    /// Returns true if the factors of the current attempt show null vectors, or if a second search, which
+    /// costs more than that of the set-up, finds constant ones. It runs only once for the same values.
+    /// Collective.
     pub(super) fn look_deeper(&mut self, local: &LocalProblem) -> Result<bool> {
+        if self.are_shown(local)? {
+            return Ok(true);
+        }
         if let Some(found) = self.found_deeper {
             return Ok(found);
         }
@@ -120,6 +124,24 @@ impl<S: SolverSpace> Rank<S> {
             }
         }
         self.found_deeper = Some(found);
+        Ok(found)
+    }
+
+    /// Returns true if the factors of the current or an earlier attempt show null vectors, where none are
+    /// known otherwise. Collective.
+    fn are_shown(&mut self, local: &LocalProblem) -> Result<bool> {
+        let known = self.diagnosis.out_of_range();
+        if known.is_shown() || known.null > 0 {
+            return Ok(known.is_shown());
+        }
+        let p = self.current.as_ref().and_then(|current| current.p.as_ref());
+        let shown = p.map_or_else(|| Ok(LeftNull::default()), |p| p.left_null_vectors(&self.space));
+        let shown = agree(self.space.comm(), shown)?;
+        if !self.space.any(!shown.vectors.is_empty())? {
+            return Ok(false);
+        }
+        let found = Arc::make_mut(&mut self.diagnosis).add(local, shown)?;
+        self.solution.diagnosis = self.diagnosis.clone();
         Ok(found)
     }
 

@@ -6,6 +6,7 @@ use crate::precond::PrecondSpec;
 use crate::problem::LocalProblem;
 use crate::profile::{self, SetupPart};
 use crate::solver::SolverSpace;
+use crate::solver::fallbacks;
 use crate::solver::solution::{Event, EventKind, NEXT};
 use crate::solver::watch::Run;
 use crate::{Error, Result};
@@ -46,6 +47,11 @@ impl<S: SolverSpace> Rank<S> {
             return Err(error);
         }
         let name = self.fallbacks[self.next_attempt].name();
+        if !error.is_memory() {
+            self.impossible.extend(fallbacks::with_same_factors(&self.fallbacks, self.next_attempt));
+        }
+        let is_impossible = self.impossible.contains(&from);
+        let from = Some(from).filter(|_| !is_impossible).or_else(|| self.after(from)).unwrap_or(from);
         let detail = format!("{name}: {error}{NEXT}{}", self.fallbacks[from].name());
         self.pending.push(Event::new(EventKind::Fallback, Some(0), detail));
         self.climb(local, from, None)

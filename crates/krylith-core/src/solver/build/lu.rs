@@ -8,7 +8,7 @@ use crate::precond::direct::LEAST_ON_DEVICE;
 use crate::precond::lu::on_device::{DeviceLu, DeviceLuLimits};
 use crate::precond::lu::{MakeWhole, WholeFactors, WholeOnDevice, listed, pins};
 use crate::precond::untouched::Untouched;
-use crate::precond::{LuOn, LuOver, LuSpec, RanksLu, RanksLuOptions, SharedOperator, SparseLu};
+use crate::precond::{LeftNull, LuOn, LuOver, LuSpec, RanksLu, RanksLuOptions, SharedOperator, SparseLu};
 use crate::problem::LocalProblem;
 use crate::profile::{self, SetupPart};
 use crate::solver::{SolverSpace, host};
@@ -255,5 +255,8 @@ impl<S: SolverSpace> Preconditioner<S> for RanksLu {
 impl<S: SolverSpace> Preconditioner<S> for SparseLu {
     fn update_values(&mut self, _: &S, _: &Terms, values: TermValues) -> Result<()> {
         SparseLu::update_values(self, values)
+    }
+    fn left_null_vectors(&self, _: &S) -> Result<LeftNull> {
+        Ok(self.shown().clone())
     }
 }

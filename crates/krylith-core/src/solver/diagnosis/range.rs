@@ -10,14 +10,18 @@ use super::{Floor, Indices, NAMED, global};
 use crate::Result;
 use crate::comm;
 use crate::operator::Terms;
+use crate::precond::LeftNull;
 use crate::problem::LocalProblem;
 use crate::solver::null_space::Constants;
 use crate::solver::symmetric::random;
+use crate::text::plural;
 use rayon::prelude::*;
 use std::ops::Range;
 
 /// nᵀA counts as zero up to this share of the value that it could have with entries of the same magnitudes.
 const ROUNDING: f64 = 64.0 * f64::EPSILON;
+/// The same for vectors that factors have shown, which are less accurate.
+const SHOWN: f64 = 1e-8;
 /// Number of block rows of a chunk. The sums of chunks are added sequentially.
 const STRIP: usize = 4096;
 /// A vector that keeps less than this share of its norm after orthogonalisation is linearly dependent on
@@ -37,6 +41,8 @@ pub(in crate::solver) struct OutOfRange {
     pub(in crate::solver) words: String,
     /// Number of known null vectors of A, including those that are not null vectors of Aᵀ.
     pub(in crate::solver) null: usize,
+    /// Largest error of the basis vectors, if factors have shown them; else 0.
+    pub(in crate::solver) error: f64,
 }
 
 impl OutOfRange {
@@ -55,7 +61,7 @@ impl OutOfRange {
         let mut null: Vec<Vec<f64>> = if given { local.null } else { &found.vectors }.to_vec();
         let mut range = Self { own_empty, empty, null: null.len(), ..Self::default() };
         null.iter_mut().for_each(|n| range.zero_empty(n));
-        let left = left_null(local, &null)?;
+        let left = left_null(local, &null, ROUNDING)?;
         let of = match left.iter().filter(|left| **left).count() {
             1 => format!("null vector {}", left.iter().position(|left| *left).unwrap_or(0)),
             _ => "the null vectors".into(),
@@ -70,6 +76,33 @@ impl OutOfRange {
             range.append(local, n)?;
         }
         Ok(range)
+    }
+
+    /// Adds vectors that factors have shown, if no others are known. Returns false if they are not those of
+    /// A, because its values are newer than the factors. Collective.
+    ///
+    /// # Errors
+    /// A rank that has ended or failed.
+    pub fn add(&mut self, local: &LocalProblem, mut shown: LeftNull) -> Result<bool> {
+        shown.vectors.iter_mut().for_each(|n| self.zero_empty(n));
+        let left = left_null(local, &shown.vectors, SHOWN)?;
+        if left.is_empty() || left.contains(&false) {
+            return Ok(false);
+        }
+        let null = plural(shown.vectors.len(), "null vector");
+        self.words = format!(
+            "A has {null}, which its direct factors show, and b has a component along {}, outside the range \
+             of A",
+            if shown.vectors.len() == 1 { "it" } else { "them" }
+        );
+        (self.null, self.error) = (shown.vectors.len(), shown.error.max(ROUNDING));
+        shown.vectors.into_iter().try_for_each(|n| self.append(local, n))?;
+        Ok(true)
+    }
+
+    /// Returns true if factors of A have shown the vectors.
+    pub fn is_shown(&self) -> bool {
+        self.error > 0.0
     }
 
     /// Returns true if the known complement is empty, so that every b is consistent as far as is known.
@@ -153,8 +186,9 @@ impl OutOfRange {
             sums.extend([products().sum::<f64>(), products().map(f64::abs).sum()]);
         }
         local.comm.sum(&mut sums)?;
-        // Subtract the possible rounding error of the sums from each component.
-        let along = |pair: &[f64]| (pair[0].abs() - ROUNDING * pair[1]).max(0.0).powi(2);
+        // Subtract the possible error of the sums and of the vectors from each component.
+        let error = self.error.max(ROUNDING);
+        let along = |pair: &[f64]| (pair[0].abs() - error * pair[1]).max(0.0).powi(2);
         let (norm, in_empty) = (norm.map_or(sums[0].sqrt(), |norm| norm / unit), sums[1]);
         let along: f64 = sums[2..].chunks_exact(2).map(along).sum();
         let residual = (in_empty + along).sqrt();
@@ -170,7 +204,12 @@ impl OutOfRange {
             why.push(self.words.clone());
         }
         let why = why.join("; ");
-        let reason = format!("{why}: no x brings ‖b − A x‖/‖b‖ below {relative:.1e}");
+        let remedy = if self.is_shown() {
+            "; subtract that component from b, or add the conditions that A lacks"
+        } else {
+            ""
+        };
+        let reason = format!("{why}: no x brings ‖b − A x‖/‖b‖ below {relative:.1e}{remedy}");
         Ok(Some(Floor { residual: residual * unit, relative, reason }))
     }
 
@@ -193,9 +232,9 @@ fn unit(local: &LocalProblem, b: &[f64]) -> Result<Option<f64>> {
 }
 
 /// Tests which of these null vectors n of A satisfy nᵀA = 0, as all of them do if A is symmetric. The test
-/// uses a random u: nᵀ(A u) is zero up to rounding if nᵀA = 0, and otherwise nonzero with probability one.
-/// Collective.
-fn left_null(local: &LocalProblem, null: &[Vec<f64>]) -> Result<Vec<bool>> {
+/// uses a random u: nᵀ(A u) is zero up to this rounding if nᵀA = 0, and otherwise nonzero with probability
+/// one. Collective.
+fn left_null(local: &LocalProblem, null: &[Vec<f64>], rounding: f64) -> Result<Vec<bool>> {
     let terms = local.terms;
     if null.is_empty() {
         return Ok(Vec::new());
@@ -228,7 +267,7 @@ fn left_null(local: &LocalProblem, null: &[Vec<f64>]) -> Result<Vec<bool>> {
         sums.iter_mut().zip(strip.as_flattened()).for_each(|(sum, v)| *sum += v);
     }
     local.comm.sum(&mut sums)?;
-    let is_zero = |pair: &[f64]| pair[1].is_finite() && pair[0].abs() <= ROUNDING * pair[1].sqrt();
+    let is_zero = |pair: &[f64]| pair[1].is_finite() && pair[0].abs() <= rounding * pair[1].sqrt();
     Ok(sums.chunks_exact(2).map(is_zero).collect())
 }
 

@@ -22,7 +22,7 @@ use crate::method::{MethodName, MethodSpec};
 use crate::operator::Terms;
 use crate::options::Options;
 use crate::partition::SubdomainCut;
-use crate::precond::{IlduSpec, PrecondSpec, TileFactor, TileShape};
+use crate::precond::{IlduSpec, LuSpec, PrecondSpec, TileFactor, TileShape};
 use crate::problem::LocalProblem;
 use crate::solver::SolverSpace;
 use crate::solver::analysis::is_strong_when_scaled;
@@ -514,6 +514,17 @@ pub(crate) fn deeper(fallbacks: &[Attempt], k: usize) -> Vec<usize> {
     };
     let Some(own) = fill(&fallbacks[k]) else { return Vec::new() };
     (0..fallbacks.len()).filter(|&k| fill(&fallbacks[k]).is_some_and(|fill| fill > own)).collect()
+}
+
+/// Lists the other attempts with the direct factors of attempt `k`, whatever their limit. If these factors
+/// are singular, so are those.
+pub(crate) fn with_same_factors(fallbacks: &[Attempt], k: usize) -> Vec<usize> {
+    let factors = |a: &Attempt| match a.precond {
+        PrecondSpec::Lu(spec) => Some((LuSpec { most: None, ..spec }, a.equilibrate, a.matching)),
+        _ => None,
+    };
+    let Some(own) = factors(&fallbacks[k]) else { return Vec::new() };
+    (0..fallbacks.len()).filter(|&other| other != k && factors(&fallbacks[other]) == Some(own)).collect()
 }
 
 /// Appends the history of a later attempt to that of the earlier ones.

@@ -233,6 +233,7 @@ fn diagnosis(out: &mut Writer, found: &Diagnosis, run: Range<usize>) {
     vectors(out, &range.basis, &run);
     out.text(&range.words);
     out.word(range.null as u64);
+    out.real(range.error);
 }
 
 fn read_diagnosis(from: &mut Parts) -> Result<Diagnosis> {
@@ -255,6 +256,7 @@ fn read_diagnosis(from: &mut Parts) -> Result<Diagnosis> {
             basis: from.list(Parts::numbers)?,
             words: from.text()?,
             null: from.count()?,
+            error: from.real()?,
         },
     })
 }

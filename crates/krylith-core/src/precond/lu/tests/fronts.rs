@@ -1,6 +1,7 @@
 //! Factors by fronts beside dense elimination.
 
 use super::super::coarsening::Hierarchy;
+use super::super::direct::Wanted;
 use super::super::dissect;
 use super::super::factors::{Columns, Factors, Work};
 use super::super::graph::Graph;
@@ -287,7 +288,8 @@ fn nearly_singular_systems_take_fronts() {
     entries.extend(couplings.iter().map(|e| (e.0, e.0, -e.2)));
     entries.extend((0..1728).map(|i| (i, i, 1e-12)));
     let a = columns(1728, &entries);
-    let Made::Factors(factors) = a.direct(Factors::None, None, &mut Work::default()).unwrap() else {
+    let Made::Factors(factors) = a.direct(Factors::None, Wanted::Any, None, &mut Work::default()).unwrap()
+    else {
         panic!("no factors by fronts");
     };
     assert_eq!(factors.kind(), "Cholesky");
