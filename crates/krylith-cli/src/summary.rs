@@ -185,8 +185,8 @@ pub fn choices(all: &[Choice]) -> Vec<String> {
 /// Returns a line for each event.
 fn events(solution: &Solution) -> Vec<String> {
     let line = |e: &krylith_core::solver::Event| match e.iteration {
-        Some(i) => format!("{} after {}: {}", e.kind.name(), plural(i, "iteration"), e.detail),
-        None => format!("{}: {}", e.kind.name(), e.detail),
+        Some(i) => format!("{} after {}: {}", e.kind.name(), plural(i, "iteration"), e.words()),
+        None => format!("{}: {}", e.kind.name(), e.words()),
     };
     let lines: Vec<String> = solution.events.iter().map(line).collect();
     if lines.is_empty() { vec!["none".into()] } else { lines }

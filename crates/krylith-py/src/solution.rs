@@ -149,7 +149,7 @@ impl Solution {
     /// Returns the kind, iteration and text of each event.
     fn events(&self) -> Vec<(&'static str, Option<usize>, String)> {
         let events = self.solution.events.iter();
-        events.map(|e| (e.kind.name(), e.iteration, e.detail.to_string())).collect()
+        events.map(|e| (e.kind.name(), e.iteration, e.words().into_owned())).collect()
     }
 
     /// Returns the summary that the command prints.

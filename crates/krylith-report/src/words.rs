@@ -281,15 +281,15 @@ pub fn description(solution: &Solution, options: &Options) -> Vec<String> {
     lines.extend(
         of(&[EventKind::Fallback, EventKind::Refinement, EventKind::Inconsistent, EventKind::Warning]).map(
             |e| match e.iteration {
-                Some(i) => format!("{} after {}: {}", e.kind.name(), plural(i, "iteration"), e.detail),
-                None => format!("{}: {}", e.kind.name(), e.detail),
+                Some(i) => format!("{} after {}: {}", e.kind.name(), plural(i, "iteration"), e.words()),
+                None => format!("{}: {}", e.kind.name(), e.words()),
             },
         ),
     );
     // Methods that restart by design do so too often to list.
     if method.restart().is_none() {
         lines.extend(of(&[EventKind::Restart]).take(SHOWN).map(|e| {
-            format!("restart after {}: {}", plural(e.iteration.unwrap_or(0), "iteration"), e.detail)
+            format!("restart after {}: {}", plural(e.iteration.unwrap_or(0), "iteration"), e.words())
         }));
     }
     lines

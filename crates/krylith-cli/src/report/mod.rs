@@ -286,7 +286,7 @@ pub struct Event {
     /// The kind of event: `restart`, `fallback`, `refinement`, `choice`, `inconsistent`, `warning` or
     /// `interrupted`.
     pub event: String,
-    /// The iteration; null for an event outside the iterations.
+    /// The iteration at which it happened first; null for an event outside the iterations.
     pub iteration: Option<usize>,
     /// A description.
     pub detail: String,
@@ -314,11 +314,11 @@ impl Event {
 
 impl From<&krylith_core::solver::Event> for Event {
     fn from(event: &krylith_core::solver::Event) -> Self {
-        let krylith_core::solver::Event { kind, iteration, detail } = event;
+        let krylith_core::solver::Event { kind, iteration, detail, .. } = event;
         // Nothing but a signal cancels the command's solves. A time limit has its own detail.
         let cancelled = *kind == EventKind::Interrupted && detail == "cancelled";
-        let detail = if cancelled { "by Ctrl-C or a signal" } else { detail };
-        Self { event: kind.name().into(), iteration: *iteration, detail: detail.into() }
+        let detail = if cancelled { "by Ctrl-C or a signal".into() } else { event.words().into_owned() };
+        Self { event: kind.name().into(), iteration: *iteration, detail }
     }
 }
 

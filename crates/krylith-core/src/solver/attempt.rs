@@ -478,8 +478,7 @@ impl<S: SolverSpace> Rank<S> {
             }
             let again =
                 fallbacks::worth_another(&self.history) && done + self.history.iterations < stop.max_iters;
-            let event = |(i, why)| Event::new(EventKind::Restart, Some(i), why);
-            self.solution.events.extend(self.restarts.drain(..).map(event));
+            self.solution.add_restarts(&mut self.restarts);
             match first {
                 true => copy_history(&mut self.solution.history, &self.history),
                 false => fallbacks::join(&mut self.solution.history, &self.history),
@@ -558,7 +557,7 @@ impl<S: SolverSpace> Rank<S> {
         self.column = run.column;
         let solution = &mut self.solution;
         (solution.solve_seconds, solution.setup_seconds) = (0.0, 0.0);
-        solution.events.clear();
+        solution.clear_events();
         solution.events.extend(self.choices.iter().cloned());
         self.promote_if(run.promoted);
         if self.current.is_none() {
@@ -596,7 +595,7 @@ impl<S: SolverSpace> Rank<S> {
         // Events are sorted by kind, and fallbacks come before restarts.
         let at = solution.events.iter().position(|e| e.kind > EventKind::Fallback);
         let at = at.unwrap_or(solution.events.len());
-        solution.events.splice(at..at, self.pending.drain(..));
+        self.pending.drain(..).fold(at, |at, event| solution.insert(at, event));
         Ok(())
     }
 }

@@ -544,7 +544,11 @@ impl super::Solution {
         self.setup_parts.add(inner.setup_parts);
         self.setup_seconds += inner.setup_seconds;
         self.solve_seconds += inner.solve_seconds;
-        let own = inner.events.iter().filter(|e| e.kind > EventKind::Choice);
-        self.events.extend(own.cloned());
+        let done = self.history.iterations - inner.history.iterations;
+        self.restarted.extend(inner.restarted.iter().map(|at| done + at));
+        for event in inner.events.iter().filter(|e| e.kind > EventKind::Choice) {
+            let iteration = event.iteration.map(|at| done + at);
+            self.insert(self.events.len(), Event { iteration, ..event.clone() });
+        }
     }
 }

@@ -81,7 +81,7 @@ impl Solver<'_> {
             solver.run_to(transposed, stop, remarks, b, x, observer)
         })?;
         for event in &self.solution.events {
-            tracing::debug!(kind = event.kind.name(), iteration = event.iteration, "{}", event.detail);
+            tracing::debug!(kind = event.kind.name(), iteration = event.iteration, "{}", event.words());
         }
         self.trace("solved");
         Ok(())

@@ -7,6 +7,7 @@ use crate::operator::Format;
 use crate::precond::PrecondInfo;
 use crate::profile::SetupParts;
 use crate::space::{History, Phases};
+use crate::text::count;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -56,8 +57,10 @@ pub struct Solution {
     /// ‖D⁻¹(b − A x)‖/‖D⁻¹b‖, where D is diagonal with the 1-norms of the rows. Only for a converged solve
     /// whose rows differ in scale by more than 1e6.
     pub row_scaled_residual: Option<f64>,
-    /// Choices, fallbacks, refinements and restarts, in that order.
+    /// Choices, fallbacks, refinements and restarts, in that order. What happens again is one event.
     pub events: Vec<Event>,
+    /// The iterations at which the method restarted.
+    pub(super) restarted: Vec<usize>,
     /// Seconds of set-up since the previous solve, for device, operator, preconditioners and workspaces.
     pub setup_seconds: f64,
     /// Seconds of set-up by part, on the first rank.
@@ -91,6 +94,7 @@ impl Solution {
             target: 0.0,
             row_scaled_residual: None,
             events: Vec::new(),
+            restarted: Vec::new(),
             setup_seconds: 0.0,
             setup_parts: SetupParts::default(),
             solve_seconds: 0.0,
@@ -110,8 +114,9 @@ impl Solution {
         (self.device, self.target) = (other.device.clone(), other.target);
         self.diagnosis = other.diagnosis.clone();
         self.row_scaled_residual = other.row_scaled_residual;
-        self.events.clear();
+        self.clear_events();
         self.events.extend(other.events.iter().cloned());
+        self.restarted.extend_from_slice(&other.restarted);
         (self.setup_seconds, self.solve_seconds) = (other.setup_seconds, other.solve_seconds);
         self.setup_parts = other.setup_parts;
         (self.phases, self.bytes_per_iteration) = (other.phases, other.bytes_per_iteration);
@@ -147,7 +152,37 @@ impl Solution {
 
     /// Returns the iterations at which the method restarted.
     pub fn restarts(&self) -> impl Iterator<Item = usize> + '_ {
-        self.events.iter().filter(|e| e.kind == EventKind::Restart).filter_map(|e| e.iteration)
+        self.restarted.iter().copied()
+    }
+
+    /// Forgets the events of the last solve.
+    pub(super) fn clear_events(&mut self) {
+        self.events.clear();
+        self.restarted.clear();
+    }
+
+    /// Inserts an event, or counts it if it has happened before. A fallback to another attempt is always
+    /// inserted. Returns the place for the next event.
+    pub(super) fn insert(&mut self, at: usize, event: Event) -> usize {
+        let is_same = |known: &&mut Event| known.kind == event.kind && known.detail == event.detail;
+        match self.events.iter_mut().find(is_same).filter(|_| !event.detail.contains(NEXT)) {
+            Some(known) => {
+                known.times += event.times;
+                at
+            }
+            None => {
+                self.events.insert(at, event);
+                at + 1
+            }
+        }
+    }
+
+    /// Adds the restarts of an attempt, with their iterations and reasons.
+    pub(super) fn add_restarts(&mut self, restarts: &mut Vec<(usize, &'static str)>) {
+        for (iteration, why) in restarts.drain(..) {
+            self.restarted.push(iteration);
+            self.insert(self.events.len(), Event::new(EventKind::Restart, Some(iteration), why));
+        }
     }
 }
 
@@ -195,16 +230,26 @@ pub struct DeviceUsed {
 pub struct Event {
     /// The kind of event.
     pub kind: EventKind,
-    /// The iteration at which it happened, if it belongs to one.
+    /// The iteration at which it happened first, if it belongs to one.
     pub iteration: Option<usize>,
     /// A description of the event, as text.
     pub detail: Cow<'static, str>,
+    /// How often it happened.
+    pub times: usize,
 }
 
 impl Event {
     /// Creates an event, with an iteration if it belongs to one.
     pub fn new(kind: EventKind, iteration: Option<usize>, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, iteration, detail: detail.into() }
+        Self { kind, iteration, detail: detail.into(), times: 1 }
+    }
+
+    /// Returns the detail, and how often it happened if that was more than once.
+    pub fn words(&self) -> Cow<'static, str> {
+        match self.times {
+            1 => self.detail.clone(),
+            n => format!("{} ({} times)", self.detail, count(n)).into(),
+        }
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) use held::two;
 pub use held::{HeldVectors, HostVectors};
 pub use monitor::{History, Observer, Outcome, Progress, Stop};
 pub(crate) use plain::check_pairs;
-pub use reason::{HUGE, REASONS, Reason};
+pub use reason::{HUGE, REASONS, Reason, UNSTABLE};
 pub use schedule::{Clock, Phase, Phases, Schedule};
 pub use step::{FunctionSource, SmallStep, StepSource};
 pub(crate) use sweep::sweep_bound;

@@ -70,6 +70,9 @@ reasons! {
         "the preconditioner is not definite: (r, P⁻¹ r) changes its sign";
 }
 
+/// The reason of a breakdown that incomplete factors of the preconditioner have caused, in words.
+pub const UNSTABLE: &str = "the incomplete factors are unstable";
+
 impl Reason {
     /// Returns true if the recurrence cannot go on, and rounding is not the cause.
     pub fn is_breakdown(self) -> bool {

@@ -379,3 +379,22 @@ fn storage_in_f32_reaches_what_the_given_system_allows() {
 fn krylith_random(seed: u64, i: usize) -> f64 {
     crate::common::Random(seed.wrapping_mul(1 << 32).wrapping_add(i as u64)).number()
 }
+
+/// A reason for restarts is one event, with how often the method restarted.
+#[test]
+fn restarts_for_one_reason_are_one_event() {
+    let a = laplace(12);
+    let b = vec![1.0; a.rows()];
+    let options = "device=cpu precond=none method=gmres:restart=5 rtol=1e-8".parse().unwrap();
+    let mut solver = Solver::new(&a, &options).unwrap();
+    let solution = solver.solve(&b, &mut vec![0.0; a.rows()]).unwrap();
+    let restarts = solution.history.restarts;
+    assert!(solution.converged() && restarts > 10, "{:?}", solution.history);
+    let events: Vec<_> = solution.events.iter().filter(|e| e.kind == EventKind::Restart).collect();
+    let full: Vec<_> = events.iter().filter(|e| e.detail == "the basis was full").collect();
+    assert_eq!((full.len(), full[0].iteration), (1, Some(5)), "{events:?}");
+    assert_eq!(full[0].words(), format!("the basis was full ({} times)", full[0].times));
+    assert_eq!(events.iter().map(|e| e.times).sum::<usize>(), restarts, "{events:?}");
+    let at: Vec<usize> = solution.restarts().collect();
+    assert_eq!((at.len(), at[0], at[1]), (restarts, 5, 10));
+}

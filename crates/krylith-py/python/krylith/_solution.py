@@ -33,9 +33,9 @@ class Event(NamedTuple):
 
     #: The kind: `choice`, `fallback`, `refinement`, `restart`, `inconsistent`, `warning` or `interrupted`.
     kind: str
-    #: The iteration at which it happened, or None.
+    #: The iteration at which it happened first, or None.
     iteration: int | None
-    #: A description.
+    #: A description, with how often it happened if more than once.
     detail: str
 
 

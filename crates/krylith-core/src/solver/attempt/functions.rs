@@ -143,7 +143,7 @@ impl<S: SolverSpace> Rank<S> {
         if turned && run.given.p.is_none() {
             self.prepare_turned(local)?;
         }
-        self.solution.events.clear();
+        self.solution.clear_events();
         let done = self.run_functions(run, turned, rhs, x.reborrow(), observer);
         if done.is_err() {
             // Batches may be left of the solve that failed: work under way, and a guard that is up.
@@ -200,9 +200,8 @@ impl<S: SolverSpace> Rank<S> {
         copy_history(&mut solution.history, history);
         solution.solve_seconds = begin.elapsed().as_secs_f64();
         let remark = method.remark().map(|text| Event::new(EventKind::Choice, None, text));
-        let restart = |(i, why): (usize, &'static str)| Event::new(EventKind::Restart, Some(i), why);
         solution.events.extend(remark);
-        solution.events.extend(self.restarts.drain(..).map(restart));
+        solution.add_restarts(&mut self.restarts);
         if let Some(why) = halted.filter(|_| history.outcome == Outcome::Interrupted) {
             solution.events.push(Event::new(EventKind::Interrupted, Some(history.iterations), why));
         }

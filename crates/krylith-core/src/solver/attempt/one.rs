@@ -60,7 +60,9 @@ impl<S: SolverSpace> Rank<S> {
     /// Reports what the method remarks on its last solve.
     fn add_remark(&mut self) {
         let remark = self.current.as_ref().and_then(|current| current.method.remark());
-        self.solution.events.extend(remark.map(|text| Event::new(EventKind::Choice, None, text)));
+        if let Some(text) = remark {
+            self.solution.insert(self.solution.events.len(), Event::new(EventKind::Choice, None, text));
+        }
     }
 
     /// Runs all attempts; copies vectors to the host first if iterative refinement needs them there.

@@ -58,7 +58,9 @@ pub(super) fn write(out: &mut Writer, solution: &Solution, run: Range<usize>) {
         out.word(EVENTS.iter().position(|kind| *kind == event.kind).unwrap_or(0) as u64);
         out.option(event.iteration, |out, at| out.word(at as u64));
         out.text(&event.detail);
+        out.word(event.times as u64);
     });
+    out.list(&solution.restarted, |out, at| out.word(*at as u64));
     out.real(solution.setup_seconds);
     let parts: Vec<f64> = solution.setup_parts.iter().map(|(_, seconds)| seconds).collect();
     out.numbers(&parts);
@@ -113,8 +115,10 @@ pub(super) fn read(from: &mut Parts) -> Result<Solution> {
         row_scaled_residual: from.option(Parts::real)?,
         events: from.list(|from| {
             let kind = EVENTS[from.count()? % EVENTS.len()];
-            Ok(Event::new(kind, from.option(Parts::count)?, from.text()?))
+            let event = Event::new(kind, from.option(Parts::count)?, from.text()?);
+            Ok(Event { times: from.count()?, ..event })
         })?,
+        restarted: from.list(Parts::count)?,
         setup_seconds: from.real()?,
         setup_parts: SetupParts::of_seconds(&from.numbers::<f64>()?),
         solve_seconds: from.real()?,
