@@ -4,7 +4,7 @@ use krylith_core::method::MethodName;
 use krylith_core::operator::Format;
 use krylith_core::precond::PrecondSpec;
 use krylith_core::solver::{EventKind, SetupParts, Solution};
-use krylith_core::space::{Criterion, History, RelativeTo};
+use krylith_core::space::{Criterion, History, RelativeTo, UNSTABLE};
 use krylith_core::text::{count, plural, seconds};
 use krylith_core::{Options, Outcome, Precision, Problem, Remedy};
 use std::fmt::Write;
@@ -117,6 +117,10 @@ fn remedy(solution: &Solution, options: &Options, language: Language) -> String 
     let structure = structure(solution, language);
     match history.outcome {
         Outcome::Converged => String::new(),
+        Outcome::Breakdown | Outcome::NotFinite if history.reason == Some(UNSTABLE) => {
+            let [direct, shift] = ["lu", "ildu:shift=1e-3"].map(|value| language.option("precond", value));
+            format!("; try another fill or order, {shift} or {direct}")
+        }
         Outcome::Interrupted => "; x is the best so far".into(),
         Outcome::Inconsistent => inconsistent(solution, language),
         Outcome::RoundingLimit if history.reason.is_some() => "; scale the system".into(),

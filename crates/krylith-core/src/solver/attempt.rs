@@ -13,6 +13,7 @@ mod promoted;
 mod share;
 mod singular;
 mod stronger;
+mod unstable;
 mod update;
 
 pub(super) use engine::{Engine, Operand};
@@ -476,6 +477,7 @@ impl<S: SolverSpace> Rank<S> {
                     Some(passes) => x.write(&passes.x)?,
                 }
             }
+            let unstable = self.unstable_factors(local)?;
             let again =
                 fallbacks::worth_another(&self.history) && done + self.history.iterations < stop.max_iters;
             self.solution.add_restarts(&mut self.restarts);
@@ -490,7 +492,13 @@ impl<S: SolverSpace> Rank<S> {
             }
             let next = match Some(k).filter(|_| promotes).or_else(|| self.after(k)) {
                 Some(next) if again && !self.is_crowded(local, stop, rhs, best)? => next,
-                _ => break,
+                _ => {
+                    let last = |why| format!("{}: {why}; no attempt is left", self.fallbacks[k].name());
+                    let at = Some(self.solution.history.iterations);
+                    let last = unstable.map(|why| Event::new(EventKind::Fallback, at, last(why)));
+                    self.pending.extend(last);
+                    break;
+                }
             };
             if self.is_singular_after_all(local, stop, rhs)?
                 || self.unusual_floor(local, &stop, rhs)?.is_some()
@@ -506,17 +514,7 @@ impl<S: SolverSpace> Rank<S> {
                 self.promote_if(true);
                 next_name += if next == k { " in f64" } else { "" };
             }
-            let outcome = self.history.outcome;
-            let ended = match too_slow {
-                Some(left) if left.is_finite() => {
-                    format!(
-                        "too slow at relative residual {residual:.2e}, with about {left:.0} iterations \
-                         to go"
-                    )
-                }
-                Some(_) => format!("no progress at relative residual {residual:.2e}"),
-                None => format!("{outcome} at relative residual {residual:.2e}"),
-            };
+            let ended = fallbacks::ending(&self.history, too_slow, unstable);
             let detail = format!("{name}: {ended}{NEXT}{next_name}");
             self.pending.push(Event::new(EventKind::Fallback, Some(iterations), detail));
             match self.climb(local, next, Some(iterations)) {

@@ -1,5 +1,6 @@
 //! Whole solves on the CPU and on ranks: choices, limits, refusals.
 
+use crate::common::Random;
 use crate::conformance::boundary;
 use crate::conformance::solver::{self, laplace, residual};
 use krylith_core::comm::{Communicator, Team};
@@ -397,4 +398,43 @@ fn restarts_for_one_reason_are_one_event() {
     assert_eq!(events.iter().map(|e| e.times).sum::<usize>(), restarts, "{events:?}");
     let at: Vec<usize> = solution.restarts().collect();
     assert_eq!((at.len(), at[0], at[1]), (restarts, 5, 10));
+}
+
+/// Factors of a Helmholtz equation grow until no digit is left, although A is regular. They are named, and no
+/// longer basis is tried with them.
+#[test]
+fn unstable_factors_are_told_from_a_singular_matrix() {
+    let side = 40;
+    let helmholtz = |shift: f64| {
+        let mut entries: Vec<(u32, u32, f64)> = Vec::new();
+        for i in 0..side * side {
+            let (x, y) = (i % side, i / side);
+            entries.push((i as u32, i as u32, 4.0 - shift));
+            for (is_inside, j) in [(x + 1 < side, i + 1), (y + 1 < side, i + side)] {
+                if is_inside {
+                    entries.extend([(i as u32, j as u32, -1.0), (j as u32, i as u32, -1.0)]);
+                }
+            }
+        }
+        Csr::from_triplets(side * side, side * side, &entries).unwrap()
+    };
+    for (precond, shift, attempts) in [("ras", 3.3, 1), ("ras:fill=1", 3.9, 2), ("ildu", 3.3, 1)] {
+        let a = helmholtz(shift);
+        let b = Random(1).numbers(a.rows());
+        let options = format!("device=cpu precond={precond} method=gmres max_iters=3000").parse().unwrap();
+        let mut solver = Solver::new(&a, &options).unwrap();
+        let solution = solver.solve(&b, &mut vec![0.0; a.rows()]).unwrap();
+        let case = format!("{precond}: {:?} {:#?}", solution.outcome(), solution.events);
+        assert_eq!(solution.outcome(), Outcome::Breakdown, "{case}");
+        assert_eq!(solution.history.reason, Some(krylith_core::space::UNSTABLE), "{case}");
+        let told: Vec<_> = solution.events.iter().filter(|e| e.kind == EventKind::Fallback).collect();
+        assert_eq!(told.len(), attempts, "{case}");
+        for words in ["unstable", "most in row ", "may be regular", "or lu", "no attempt is left"] {
+            assert!(told[attempts - 1].detail.contains(words), "{words}: {case}");
+        }
+    }
+    // The matrix is regular: direct factors solve the same system.
+    let a = helmholtz(3.3);
+    let mut solver = Solver::new(&a, &"device=cpu precond=lu".parse().unwrap()).unwrap();
+    assert!(solver.solve(&vec![1.0; a.rows()], &mut vec![0.0; a.rows()]).unwrap().converged());
 }

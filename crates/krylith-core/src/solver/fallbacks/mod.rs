@@ -30,7 +30,7 @@ use crate::solver::diagnosis::Diagnosis;
 use crate::solver::recognise::saddle::MEANS;
 use crate::solver::solution::{Event, EventKind};
 use crate::solver::watch::Budget;
-use crate::space::{History, Outcome, Precision, PrecondPrecision, Reason};
+use crate::space::{History, Outcome, Precision, PrecondPrecision, Reason, UNSTABLE};
 use crate::text::plural;
 use crate::{Error, Result};
 use rules::{GPU_DIRECT, GRADIENT, METHODS, RULES, System};
@@ -488,12 +488,33 @@ pub(crate) fn tiles_fit<S: SolverSpace>(space: &S, local: &LocalProblem) -> Resu
     Ok(!space.any(!fits().unwrap_or(false))?)
 }
 
-/// Lists the attempts that would end as attempt `k` did. These are that attempt, and all attempts with CG if
-/// it found the matrix indefinite and attempts with other methods remain.
+/// Describes how an attempt ended: too slow, with so many iterations to go, or because its factors are
+/// unstable, or by itself.
+pub(crate) fn ending(history: &History, too_slow: Option<f64>, unstable: Option<String>) -> String {
+    let at = format!("at relative residual {:.2e}", history.criterion_value);
+    match (too_slow, unstable) {
+        (Some(left), _) if left.is_finite() => {
+            format!("too slow {at}, with about {left:.0} iterations to go")
+        }
+        (Some(_), _) => format!("no progress {at}"),
+        (None, Some(why)) => format!("{} {at}: {why}", history.outcome),
+        (None, None) => format!("{} {at}", history.outcome),
+    }
+}
+
+/// Lists the attempts that would end as attempt `k` did. These are that attempt, all attempts with CG if it
+/// found the matrix indefinite and attempts with other methods remain, and all with the same factors if they
+/// are unstable.
 pub(crate) fn that_end_so(fallbacks: &[Attempt], k: usize, history: &History) -> impl Iterator<Item = usize> {
     let indefinite = history.reason == Some(Reason::IndefiniteMatrix.text());
     let all = indefinite && !fallbacks.iter().all(|a| a.method.is_cg());
-    (0..fallbacks.len()).filter(move |&i| i == k || (all && fallbacks[i].method.is_cg()))
+    let unstable = history.reason == Some(UNSTABLE);
+    let key = |a: &Attempt| (a.equilibrate, a.matching);
+    let has_factors = move |a: &Attempt| key(a) == key(&fallbacks[k]) && a.precond == fallbacks[k].precond;
+    (0..fallbacks.len()).filter(move |&i| {
+        let a = &fallbacks[i];
+        i == k || (all && a.method.is_cg()) || (unstable && has_factors(a))
+    })
 }
 
 /// Returns true if another attempt may do better.
@@ -501,7 +522,7 @@ pub(crate) fn worth_another(history: &History) -> bool {
     match history.outcome {
         Outcome::Converged | Outcome::Interrupted | Outcome::RoundingLimit => false,
         // x overflows f64; another attempt cannot help.
-        Outcome::NotFinite => history.reason.is_none(),
+        Outcome::NotFinite => history.reason.is_none_or(|reason| reason == UNSTABLE),
         _ => true,
     }
 }
