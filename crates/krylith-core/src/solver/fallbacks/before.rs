@@ -39,7 +39,7 @@ const BANDWIDTH: f64 = 15e9;
 const PATIENCE: f64 = 2.0;
 /// On grids CG with Jacobi needs 1 to 1.25 iterations per breadth-first level. From this number on per level,
 /// multigrid mostly fails as well: 17 to 140 for shells, frames, micropolar bodies, ice sheets and
-/// fourth-order equations. Elasticity has 40 and more, but multigrid knows its rigid motions.
+/// fourth-order equations. Elasticity has 40 and more, but multigrid suits it.
 const HARD: f64 = 8.0;
 /// Largest multiple of the limit after Jacobi at which the levels' estimate of direct factors is in doubt.
 const DOUBT: f64 = 8.0;

@@ -131,7 +131,7 @@ impl System {
         Self {
             symmetric: seen.symmetric,
             unknowns: local.unknowns,
-            blocks: local.order() > 1,
+            order: local.order(),
             stages: local.stages.is_some(),
             has_weak_diagonal: seen.weak > FEW_WEAK,
             weak: seen.weak > FEW_WEAK && can_match(local),

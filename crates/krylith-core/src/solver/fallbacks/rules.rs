@@ -19,8 +19,8 @@ pub(super) struct System {
     /// True if CG may solve it: symmetric and possibly definite.
     pub symmetric: bool,
     pub unknowns: usize,
-    /// True if a node has several unknowns.
-    pub blocks: bool,
+    /// Number of unknowns of a node.
+    pub order: usize,
     /// True for a Kronecker sum.
     pub stages: bool,
     /// True if some diagonal entries are zero or weak.
@@ -336,7 +336,7 @@ impl System {
     /// Returns true if algebraic multigrid comes first: for large systems, for diffusion on long graphs, and
     /// on a GPU if subdomains would be cut.
     fn is_large(&self) -> bool {
-        let most = LARGE[usize::from(self.blocks)];
+        let most = LARGE[usize::from(self.order > 1)];
         let far = self.is_diffusion() && !self.tiles && self.costs.levels >= FAR;
         let many = self.unknowns >= most || far || self.on_gpu && !self.tiles && !self.has_weak_diagonal;
         self.symmetric && self.is_coarsened() && !self.stages && many
@@ -484,8 +484,8 @@ impl System {
         let Costs { direct, iteration, levels, .. } = self.costs;
         if !self.on_gpu && self.has_direct() && direct.is_finite() {
             let closer = if self.costs.is_close { f64::INFINITY } else { ORDERING * iteration };
-            // Multigrid suits diffusion and known near-null vectors, whatever Jacobi does.
-            let suits = self.is_diffusion() || self.symmetric && self.has_near;
+            // Multigrid suits diffusion and elasticity, whatever Jacobi does.
+            let suits = self.is_diffusion() || (2..=3).contains(&self.order) || self.has_near;
             let levels = if suits { usize::MAX } else { levels };
             let limit = BeforeDirect::by_time(direct, [closer, STALLED * iteration], levels, self.symmetric);
             return if self.curls { limit.permitting(BY_GRADIENTS) } else { limit };
