@@ -538,6 +538,7 @@ mod tests {
             "split(u: amg:cycle=w,coarsen=smoothed, p: chebyshev(jacobi; degree=3); schur=upper, S=mp)",
             "split(u+v: split(u: ildu, v: ildu; form=full), p: lu; schur=full, S=lsc(q))",
             "split(u: ras:deterministic, p: amg; schur=diagonal, S=pcd(f, l, m))",
+            "split(u+p: split(u: amg, p: jacobi; schur=upper, S=selfp), m: none; form=diagonal)",
             "cpr(p: amg; decouple=row-sums) then ildu",
             "cg(amg; iterations=8)",
             "symmetric(jacobi then chebyshev(jacobi))",
@@ -558,7 +559,8 @@ mod tests {
         let refused = |text: &str| text.parse::<PrecondSpec>().unwrap_err().to_string();
         assert!(refused("split(u: amg)").contains("two parts or more"));
         assert!(refused("split(amg, p: jacobi)").contains("`amg` is not FIELD: PRECONDITIONER"));
-        assert!(refused("split(u: amg, p: none)").contains("the part of `p` needs a preconditioner"));
+        assert!(refused("split(u: amg, p: auto)").contains("the part of `p` needs a preconditioner"));
+        assert!(refused("aux(p: none)").contains("the part of `p` needs a preconditioner"));
         assert!(refused("split(u: amg, p: jacobi; form=lower; S=a)").contains("one `;` at most"));
         assert!(refused("split(u: amg, p: jacobi; lower)").contains("`lower` is not key=value"));
         assert!(refused("split(u: amg, p: jacobi; S=3)").contains("`3` is not the name of a matrix"));

@@ -27,6 +27,8 @@ const CLOSE: f64 = 0.15;
 /// average row; and the largest number of dense rows that are told apart.
 const DENSE: [f64; 2] = [0.01, 5.0];
 const FEW: usize = 8;
+/// Smallest mean length of runs of constraints that are numbered as a field.
+const RUN: usize = 50;
 /// The field of these rows.
 pub(in crate::solver) const MEANS: &str = "m";
 /// Smallest share of the unknowns in a part of the first block that is looked at.
@@ -139,22 +141,29 @@ fn means(a: &ScalarRows, diagonal: &[f64]) -> Vec<u32> {
 }
 
 /// Takes the rows that have only a diagonal entry and stand among constraints from the first block, and
-/// returns them: pressures that no element has.
+/// returns them: pressures that no element has. There are none unless constraints follow one another in long
+/// runs, as one row in another order may stand anywhere.
 fn among_constraints(alone: &[bool], constraint: &[bool], first: &mut [bool]) -> Vec<u32> {
-    let (mut dead, mut run, mut after) = (Vec::new(), Vec::new(), false);
+    let (mut dead, mut open, mut after) = (Vec::new(), Vec::new(), false);
+    let (mut runs, mut constraints) = (0, 0);
     for i in 0..first.len() {
         if first[i] && alone[i] {
-            run.push(i as u32);
+            open.push(i as u32);
         } else if first[i] || constraint[i] {
             if after && constraint[i] {
-                dead.append(&mut run);
+                dead.append(&mut open);
             }
-            run.clear();
+            open.clear();
+            runs += usize::from(constraint[i] && !after);
+            constraints += usize::from(constraint[i]);
             after = constraint[i];
         }
     }
     if after {
-        dead.append(&mut run); // at the end of the numbering
+        dead.append(&mut open); // at the end of the numbering
+    }
+    if runs * RUN > constraints {
+        dead.clear();
     }
     dead.iter().for_each(|&i| first[i as usize] = false);
     dead
