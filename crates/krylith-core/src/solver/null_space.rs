@@ -14,7 +14,8 @@ const NULL: f64 = 1e-8;
 impl Problem<'_> {
     /// Finds constant null vectors of A. A constant is 1 in one field of one stage, or else in all fields of
     /// a stage, and 0 elsewhere. If one process has the whole matrix, with scalar rows, it also tries other
-    /// constants: of all unknowns without a diagonal entry, such as pressures, and of each disconnected part.
+    /// constants: of each disconnected part, of named fields, of ranges of unknowns at either end or of equal
+    /// length, of every k-th unknown, and of all unknowns without a diagonal entry, such as pressures.
     /// Collective.
     ///
     /// The vectors are checked, because projecting out a constant that is not a null vector would make the

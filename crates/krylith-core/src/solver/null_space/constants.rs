@@ -2,9 +2,11 @@
 //! constant, as in pure Neumann problems, enclosed flow and free bodies.
 //!
 //! For such a constant, sums over the entries of each row of A are zero up to rounding. The sums are over all
-//! columns, over those of one field, or over unknowns without a diagonal entry, such as the pressures of a
-//! saddle point. In almost every other system the first rows already rule out such constants, and the search
-//! ends there.
+//! columns, over those of one field or range, or over unknowns without a diagonal entry, such as the
+//! pressures of a saddle point. In almost every other system the first rows already rule out such constants,
+//! and the search ends there.
+
+mod fields;
 
 use crate::Result;
 use crate::matrix::{Arrays, Dense};
@@ -70,7 +72,7 @@ pub(in crate::solver) enum Depth {
     /// judged the row sums, these are its bits; see
     /// [`judge_constants`](crate::solver::SolverSpace::judge_constants).
     First(Option<[u64; 2]>),
-    /// Also searches for disconnected parts of the system.
+    /// Also searches for disconnected parts of the system, and for constants of fields and ranges.
     Parts,
 }
 
@@ -99,9 +101,13 @@ impl Constants {
         let alone = local.comm.size() == 1 && local.numbers.is_none();
         if let Some(vectors) = places.vectors(local) {
             let parts = if alone { scalar(local.terms).and_then(|a| pieces(a, |_| true)) } else { None };
-            return match parts {
-                Some(parts) if parts.len() > 1 => Ok(Self::of_parts(parts, "constants")),
-                _ => Self { vectors, words: places.words(), named: true }.with_rotations(local),
+            if let Some(parts) = parts.filter(|parts| parts.len() > 1) {
+                return Ok(Self::of_parts(parts, "constants"));
+            }
+            let deep = if alone && depth == Depth::Parts { scalar(local.terms) } else { None };
+            return match deep.and_then(|a| fields::find(a, local.fields.all(), 2)) {
+                Some((vectors, words)) => Ok(Self { vectors, words, named: true }),
+                None => Self { vectors, words: places.words(), named: true }.with_rotations(local),
             };
         }
         // Only these look at entries on the host, which may have to be copied there.
@@ -114,14 +120,17 @@ impl Constants {
         {
             return Ok(Self::of_parts(parts, "constants"));
         }
-        if whole_diagonal {
-            return Ok(Self::default());
-        }
-        let holes = holes(a);
+        let holes = if whole_diagonal { Vec::new() } else { holes(a) };
         let some = holes.iter().filter(|hole| **hole).count();
-        let found = (some > 0 && some < holes.len()).then(|| pieces(a, |j| holes[j])).flatten();
-        let words = format!("constants of the {} unknowns without a diagonal entry", count(some));
-        Ok(found.map_or_else(Self::default, |parts| Self::of_parts(parts, &words)))
+        if some > 0
+            && some < holes.len()
+            && let Some(parts) = pieces(a, |j| holes[j])
+        {
+            let words = format!("constants of the {} unknowns without a diagonal entry", count(some));
+            return Ok(Self::of_parts(parts, &words));
+        }
+        let of_fields = (depth == Depth::Parts).then(|| fields::find(a, local.fields.all(), 1)).flatten();
+        Ok(of_fields.map_or_else(Self::default, |(vectors, words)| Self { vectors, words, named: true }))
     }
 
     fn of_parts(vectors: Vec<Vec<f64>>, of: &str) -> Self {

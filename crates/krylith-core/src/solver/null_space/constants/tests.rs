@@ -1,8 +1,8 @@
-use crate::Problem;
 use crate::comm::{Communicator, Team};
 use crate::matrix::{Bsr, Csr, Dense, KroneckerSum};
 use crate::operator::Terms;
 use crate::partition::{Partition, split};
+use crate::{Field, Problem};
 use std::sync::Arc;
 
 fn words(problem: &Problem) -> String {
@@ -97,8 +97,8 @@ fn pressures_are_the_unknowns_without_a_diagonal_entry() {
     };
     assert_eq!(with(1e-17), words(&flow));
     assert_eq!(with(1e-9), "");
-    // The outlet adds an entry.
-    entries.push((0, 12, 1.0));
+    // The outlet adds an entry. With 1 in place of 0.5, a constant of the other pressures would remain.
+    entries.push((0, 12, 0.5));
     assert_eq!(words(&Problem::csr(&csr(13, &entries)).unwrap()), "");
 }
 
@@ -114,6 +114,77 @@ fn left_overs_of_assembly_hide_no_constant_of_a_field() {
     assert_eq!(with(0.0), "constants of field 1");
     assert_eq!(with(1e-17), "constants of field 1");
     assert_eq!(with(1e-9), "");
+}
+
+/// Returns potentials of tissue, of which `held` marks those that a reaction holds: fields of `sizes` nodes,
+/// coupled node by node by −D with D·1 = 0, as in the bidomain equations.
+fn tissue(sizes: &[u32], held: &[bool], first: impl Fn(usize, u32) -> u32) -> Csr {
+    let n = sizes.iter().sum();
+    let mut entries = Vec::new();
+    for (f, g) in (0..sizes.len()).flat_map(|f| (0..sizes.len()).map(move |g| (f, g))) {
+        let size = sizes[f].min(sizes[g]);
+        let weight = if f == g { 3.0 } else { 1.0 };
+        let entry = |(i, j, v): (u32, u32, f64)| (first(f, i), first(g, j), weight * v);
+        entries.extend(springs(if f == g { sizes[f] } else { size }, 0.0).into_iter().map(entry));
+        entries.extend((0..sizes[f]).filter(|_| f == g && held[f]).map(|i| (first(f, i), first(f, i), 0.7)));
+    }
+    csr(n, &entries)
+}
+
+/// One potential of two is free, in several orders of the unknowns, among 3000 and among a few.
+#[test]
+fn a_constant_of_one_field_is_a_null_vector() {
+    for n in [3u32, 70, 1500] {
+        let halves = |held: [bool; 2]| tissue(&[n, n], &held, move |f, i| f as u32 * n + i);
+        let of = |held: [bool; 2]| words(&Problem::csr(&halves(held)).unwrap());
+        let all = crate::text::count(2 * n as usize);
+        let half = crate::text::count(n as usize);
+        assert_eq!(of([true, false]), format!("constants of the last {half} of {all} unknowns"));
+        assert_eq!(of([false, true]), format!("constants of the first {half} of {all} unknowns"));
+        assert_eq!(of([true, true]), "");
+        let found = Problem::csr(&halves([true, false])).unwrap().diagnosis().unwrap();
+        let expected: Vec<f64> = (0..2 * n).map(|i| f64::from(u8::from(i >= n))).collect();
+        assert_eq!(found.constants.vectors, [expected.clone()], "{n}");
+        let named = Problem::csr(&halves([true, false])).unwrap().constant_null_vectors().unwrap();
+        assert_eq!(named, [expected], "{n}");
+        // b has a part along the null vector, which is also one of Aᵀ.
+        let b: Vec<f64> = (0..2 * n).map(|i| f64::from(u8::from(i == n))).collect();
+        let floor = found.floor(&Problem::csr(&halves([true, false])).unwrap(), &b).unwrap().unwrap();
+        assert!((floor.relative - f64::from(n).sqrt().recip()).abs() < 1e-12, "{n}: {floor:?}");
+        // Both constants are null vectors, and so is their sum.
+        let both = Problem::csr(&halves([false, false])).unwrap().diagnosis().unwrap().constants;
+        assert_eq!(both.vectors.len(), 2, "{n}: {both}");
+        // Interleaved, and with a field of another length.
+        let alternate = tissue(&[n, n], &[true, false], |f, i| 2 * i + f as u32);
+        let expected = "constants of component 1 of 2 in interleaved order";
+        assert_eq!(words(&Problem::csr(&alternate).unwrap()), expected, "{n}");
+        let uneven = tissue(&[n + 2, n], &[true, false], |f, i| f as u32 * (n + 2) + i);
+        let all = crate::text::count(2 * n as usize + 2);
+        assert_eq!(
+            words(&Problem::csr(&uneven).unwrap()),
+            format!("constants of the last {half} of {all} unknowns")
+        );
+        // The middle one of three fields.
+        let middle = tissue(&[n; 3], &[true, false, true], |f, i| f as u32 * n + i);
+        let [from, to] = [n, 2 * n - 1].map(|i| crate::text::count(i as usize));
+        let expected = format!("constants of each of the unknowns {from} to {to} (counted from 0)");
+        assert_eq!(words(&Problem::csr(&middle).unwrap()), expected, "{n}");
+        // Named fields in any order.
+        let shuffled = tissue(&[n, n], &[true, false], |f, i| (f as u32 * n + i) * 7919 % (2 * n));
+        let at = |f: u32| (0..n).map(|i| (f * n + i) * 7919 % (2 * n)).collect::<Vec<u32>>();
+        let named = Problem::csr(&shuffled).unwrap();
+        let named = named.with_fields(vec![Field::new("v", at(0)), Field::new("u", at(1))]).unwrap();
+        assert_eq!(words(&named), "constants of field u", "{n}");
+        // A single entry, however small, rules them out.
+        let mut entries: Vec<(u32, u32, f64)> = Vec::new();
+        let a = halves([true, false]);
+        for i in 0..2 * n {
+            let (col, values) = a.row(i as usize);
+            entries.extend(col.iter().zip(values).map(|(&j, &v)| (i, j, v)));
+        }
+        entries.push((n + 1, n + 1, 1e-9));
+        assert_eq!(words(&Problem::csr(&csr(2 * n, &entries)).unwrap()), "", "{n}");
+    }
 }
 
 #[test]
