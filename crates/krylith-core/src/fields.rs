@@ -6,6 +6,7 @@
 //! case, because preconditioners are written without case.
 
 mod joined;
+mod order;
 
 use crate::matrix::Csr;
 use crate::precond::NearNull;

@@ -27,8 +27,6 @@ use rayon::prelude::*;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// A diagonal entry below this share of its row's largest is weak.
-pub(crate) const WEAK: f64 = 1e-3;
 /// No row, or no column.
 const NONE: u32 = u32::MAX;
 

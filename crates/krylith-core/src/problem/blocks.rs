@@ -35,6 +35,9 @@ pub struct FieldBlock {
     pub zero_diagonal: Option<usize>,
     /// 1 if the block equals the transpose of the mirrored block, −1 if it is minus that; `None` otherwise.
     pub mirror: Option<f64>,
+    /// Number of nonzero entries without a nonzero entry at the transposed position. Where
+    /// [`mirror`](Self::mirror) is not `None`, these are rounding errors.
+    pub alone: usize,
 }
 
 impl Problem<'_> {
@@ -60,11 +63,21 @@ impl Problem<'_> {
                     nonzeros: own.values().iter().filter(|v| **v != 0.0).count(),
                     zero_diagonal: (f == g).then_some(zero),
                     mirror: [1.0, -1.0].into_iter().find(|sign| equal(&own, *sign, &other)),
+                    alone: alone(&own, &other),
                 });
             }
         }
         Ok(blocks)
     }
+}
+
+/// Returns the number of nonzero entries of `a` that are zero in `b`.
+fn alone(a: &Csr, b: &Csr) -> usize {
+    let of_row = |i: usize| {
+        let (col, values) = a.row(i);
+        col.iter().zip(values).filter(|&(&j, v)| *v != 0.0 && b.get(i, j as usize) == 0.0).count()
+    };
+    (0..a.rows()).map(of_row).sum()
 }
 
 /// Returns true if `a` equals `sign` times `b`, whatever zeros they store.

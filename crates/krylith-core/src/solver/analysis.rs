@@ -8,8 +8,7 @@
 use crate::Result;
 use crate::comm::Communicator;
 use crate::halo::to_owners;
-use crate::matching::WEAK;
-use crate::matrix::{Arrays, Bsr, Dense};
+use crate::matrix::{Arrays, Bsr, Dense, WEAK_DIAGONAL as WEAK};
 use crate::operator::{ColumnMaxima, Terms, fold_rows, with_block};
 use rayon::prelude::*;
 use std::ops::Range;

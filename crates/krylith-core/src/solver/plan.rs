@@ -36,6 +36,9 @@ pub struct Plan {
     /// True if the system is symmetric and may be definite. CG then comes first if the preconditioner allows
     /// it. False without a check if there is not enough memory for a second copy of the matrix.
     pub symmetric: bool,
+    /// True if the solver takes the system for symmetric, without what [`remarks`](Self::remarks) separate
+    /// from it; `None` if there is not enough memory for the test.
+    pub tested_symmetric: Option<bool>,
     /// True if rows and columns are scaled for the preconditioner.
     pub equilibrate: bool,
     /// True if rows are matched with columns for the preconditioner of some attempt.
@@ -45,6 +48,10 @@ pub struct Plan {
     pub remarks: Vec<String>,
     /// The coupled system that the matrix shows, in words; `None` if none is recognised or it is not used.
     pub recognised: Option<String>,
+    /// The reason why no coupled system is recognised, in words; `None` if one is, or if fields are named.
+    pub unrecognised: Option<String>,
+    /// The order of named or recognised fields in the numbering of the system, in words.
+    pub numbering: Option<String>,
     /// The attempts, made in this order until one converges.
     pub attempts: Vec<PlannedAttempt>,
 }
@@ -138,15 +145,18 @@ impl Plan {
         let cores = super::host::cores();
         let threads = options.threads.unwrap_or(cores).min(cores);
         let mut tiles = false;
-        let symmetric = open && fits && options.precond_or_auto().keeps_symmetry() && {
+        let mut tested = None;
+        if fits {
             let space = Cpu::new(local.terms.rows(), threads);
             let operator =
                 PointBlock::new(&space, local.terms, options.precision.unwrap_or_default(), false)?;
-            let found = symmetric::symmetry(&space, &operator, local.numbers, local.order())?;
+            tested = Some(symmetric::of_system(&space, &operator, &local)?);
             tiles = fallbacks::tiles_fit(&space, &local)?;
-            found.symmetric && found.one_sign
-        };
-        let symmetric = symmetric && diagnosis.missing_diagonal.count == 0;
+        }
+        let symmetric = open
+            && options.precond_or_auto().keeps_symmetry()
+            && tested.is_some_and(|found| found.symmetric && found.one_sign)
+            && diagnosis.missing_diagonal.count == 0;
         tiles &= symmetric;
         let costs = fallbacks::costs(&local, options, symmetric, place.kind != "cpu");
         let space = Cpu::new(local.terms.rows(), threads);
@@ -171,10 +181,16 @@ impl Plan {
             reason,
             free: place.free,
             symmetric,
+            tested_symmetric: tested.map(|found| found.symmetric),
             equilibrate,
             matching,
             remarks,
+            unrecognised: match local.fields.recognised() {
+                Some(_) => None,
+                None => super::recognise::reason(less, options),
+            },
             recognised: local.fields.recognised().map(|found| found.text.clone()),
+            numbering: local.fields.order(),
             attempts: planned.collect(),
         })
     }

@@ -21,6 +21,7 @@ use crate::method::MethodName;
 use crate::options::Options;
 use crate::precond::PrecondSpec;
 use crate::problem::Problem;
+use crate::text::count;
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -101,6 +102,67 @@ fn of(problem: &Problem, options: &Options) -> Result<Option<Found>> {
         None if problem.terms.halo.is_none() && may_show(a)? => Ok(found_in(a)),
         _ => Ok(None),
     }
+}
+
+/// Returns the reason why no coupled system is recognised in a problem of one rank, in words. `None` if
+/// fields are named. It takes the time of a few products.
+pub(super) fn reason(problem: &Problem, options: &Options) -> Option<String> {
+    if !problem.fields.all().is_empty() {
+        return None;
+    }
+    let why = match &problem.terms.terms[..] {
+        _ if *options.precond_or_auto() != PrecondSpec::Auto => "the options name a preconditioner".into(),
+        _ if options.method.is_some_and(MethodName::needs_symmetry) => "the options name CG".into(),
+        [(_, a)] if problem.terms.stages() == 1 => {
+            if problem.unknowns < LEAST {
+                format!("there are fewer than {} unknowns", count(LEAST))
+            } else if a.storage().is_on_device_alone() {
+                "the matrix is only on a GPU".into()
+            } else {
+                return Some(format!("no coupled system, because {}", missing(&ScalarRows::of_own(a))));
+            }
+        }
+        _ => "the operator is a sum of matrices".into(),
+    };
+    Some(format!("no coupled system was looked for, because {why}"))
+}
+
+/// Returns what a matrix lacks of a saddle point.
+fn missing(a: &ScalarRows) -> String {
+    let Some(diagonal) = a.diagonal() else { return "a row is empty or not finite".into() };
+    let of_sign = |sign: f64| diagonal.iter().filter(|d| sign * **d > 0.0).count();
+    let (positive, negative) = (of_sign(1.0), of_sign(-1.0));
+    let (n, others) = (a.rows, a.rows - positive.max(negative));
+    let sign = if positive >= negative { 1.0 } else { -1.0 };
+    let constraint: Vec<bool> = diagonal.iter().map(|d| sign * d <= 0.0).collect();
+    let (zero, rarer) = (n - positive - negative, positive.min(negative));
+    let some = match (zero, rarer) {
+        (0, 0) => {
+            return "no diagonal entry is zero or of the rarer sign, and no cells or edges are seen".into();
+        }
+        (_, 0) => format!("{} of {} diagonal entries are zero", count(zero), count(n)),
+        (0, _) => format!("{} of {} diagonal entries have the rarer sign", count(rarer), count(n)),
+        _ => format!("{} of {} diagonal entries are zero or of the rarer sign", count(others), count(n)),
+    };
+    let coupled = || {
+        let rows = (0..n).into_par_iter().with_min_len(1024);
+        rows.filter(|&i| constraint[i] && a.row(i).any(|(j, _)| constraint[j])).count()
+    };
+    if !saddle::may_be(others, n) {
+        let is_few = 2 * others < n;
+        return if is_few { format!("only {some}") } else { format!("{some}, too many for constraints") };
+    }
+    let why = match rarer {
+        0 => match coupled() {
+            0 => {
+                "but many of them couple to no other unknown, or the block of the others is indefinite".into()
+            }
+            some => format!("and {} of them couple to each other", count(some)),
+        },
+        _ if !ritz::is_symmetric(a, &vec![true; n]) => "but the matrix is not symmetric".into(),
+        _ => "but their block or that of the others is indefinite".to_string(),
+    };
+    format!("{some}, {why}")
 }
 
 /// Returns what the block of own rows and columns is.

@@ -10,6 +10,7 @@ use crate::Result;
 use crate::comm::agree;
 use crate::halo::RowNumbers;
 use crate::operator::{LinearOperator, Terms};
+use crate::problem::LocalProblem;
 pub(super) use crate::space::random;
 use crate::space::{FLAGS, Precision};
 
@@ -32,6 +33,20 @@ pub(super) struct Symmetry {
     pub symmetric: bool,
     /// True if uᵀAu and vᵀAv have the same sign, so that A may be definite.
     pub one_sign: bool,
+}
+
+/// Tests a system by products and by a sample of mirrored entries. Collective.
+///
+/// # Errors
+/// Out of device memory; a rank that has ended or failed.
+pub(super) fn of_system<S: SolverSpace>(
+    space: &S,
+    a: &dyn LinearOperator<S>,
+    local: &LocalProblem,
+) -> Result<Symmetry> {
+    let mut found = symmetry(space, a, local.numbers, local.order())?;
+    found.symmetric &= !space.any(found.symmetric && !is_mirrored(local.terms))?;
+    Ok(found)
 }
 
 /// Tests the operator `a`. `numbers` are the global numbers of own block rows of `order` unknowns, so that u
@@ -171,6 +186,7 @@ mod tests {
             assert_eq!(found.unwrap(), [Symmetry { symmetric, one_sign: true }; 3], "{n} {upper} {diagonal}");
         }
     }
+
     /// A penalty of 1e20 hides convection from products, but not from entries.
     #[test]
     fn penalties_do_not_hide_one_sided_entries() {

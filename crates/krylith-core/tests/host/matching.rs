@@ -124,6 +124,12 @@ fn shapes_are_those_of_the_dense_matrix() {
         let largest = |i: usize| (0..n * b).map(|j| a.get(i, j).abs()).fold(0.0, f64::max);
         let asymmetry = there().map(|(i, j)| (a.get(i, j) - a.get(j, i)).abs() / largest(i));
         assert!((shape.asymmetry - asymmetry.fold(0.0, f64::max)).abs() < 1e-15, "{round}");
+        let magnitudes = there().map(|(i, j)| (a.get(i, j).abs() - a.get(j, i).abs()).abs() / largest(i));
+        assert!((shape.unlike_magnitudes - magnitudes.fold(0.0, f64::max)).abs() < 1e-15, "{round}");
+        let of_sign = |sign: f64| (0..n * b).filter(|&i| sign * a.get(i, i) > 0.0).count();
+        assert_eq!(shape.signs, [of_sign(-1.0), of_sign(1.0)], "{round}");
+        let weak = |i: &usize| a.get(*i, *i) != 0.0 && a.get(*i, *i).abs() < 1e-3 * largest(*i);
+        assert_eq!(shape.weak_rows, (0..n * b).filter(weak).count(), "{round}");
         assert_eq!(shape.is_symmetric(), all().all(|(i, j)| a.get(i, j) == a.get(j, i)), "{round}");
         assert!(round % 3 != 1 || shape.is_symmetric(), "{round}");
         let dominant = (0..n * b).filter(|&i| {

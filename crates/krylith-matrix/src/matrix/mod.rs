@@ -24,7 +24,9 @@ mod dia;
 mod grouping;
 mod kronecker;
 mod matching;
+mod numbering;
 mod shape;
+mod signs;
 #[doc(hidden)]
 pub mod storage;
 #[doc(hidden)]
@@ -40,7 +42,9 @@ pub use dia::Dia;
 pub use grouping::Grouping;
 pub use kronecker::KroneckerSum;
 pub use matching::StructuralRank;
-pub use shape::Shape;
+pub use numbering::Numbering;
+pub use shape::{Shape, WEAK_DIAGONAL};
+pub use signs::rows_to_negate;
 pub use zeros::ZerosChoice;
 
 use crate::{Error, Result};

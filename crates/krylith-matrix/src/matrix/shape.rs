@@ -1,7 +1,12 @@
-//! Properties of a square matrix for users to inspect: symmetry, diagonal dominance, bandwidth.
+//! Properties of a square matrix for users to inspect: symmetry, diagonal, diagonal dominance, bandwidth.
 
 use super::Bsr;
 use rayon::prelude::*;
+
+/// Differences up to this share of the largest entry of a row, or of a sum, are rounding errors.
+const ROUNDING: f64 = 1e-12;
+/// A diagonal entry below this share of its row's largest is weak.
+pub const WEAK_DIAGONAL: f64 = 1e-3;
 
 /// Properties of a square matrix from one pass over its entries, which compares each with its mirror image.
 /// Stored zeros count as absent. Runs on all threads of the host.
@@ -25,15 +30,24 @@ pub struct Shape {
     pub entries: usize,
     /// Number of entries aᵢⱼ for which aⱼᵢ is absent.
     pub alone: usize,
-    /// The largest |aᵢⱼ − aⱼᵢ| / max(|aᵢⱼ|, |aⱼᵢ|) over pairs of which both are present.
+    /// The largest |aᵢⱼ − aⱼᵢ| / max(|aᵢⱼ|, |aⱼᵢ|) over pairs of which both are present, and which differ by
+    /// more than 10⁻¹² of the largest entry of row i.
     pub mismatch: f64,
     /// The largest |aᵢⱼ − aⱼᵢ| / maxₖ |aᵢₖ| over all entries aᵢⱼ, with 0 for an absent aⱼᵢ. If it is a few
     /// roundings, the matrix is meant to be symmetric.
     pub asymmetry: f64,
+    /// The largest ||aᵢⱼ| − |aⱼᵢ|| / maxₖ |aᵢₖ|. If it is a few roundings, [signs of
+    /// rows](super::rows_to_negate) may make the matrix symmetric.
+    pub unlike_magnitudes: f64,
     /// The largest |i − j|.
     pub bandwidth: usize,
-    /// Number of rows with |aᵢᵢ| ≥ Σⱼ≠ᵢ |aᵢⱼ| and aᵢᵢ ≠ 0.
+    /// Number of rows with |aᵢᵢ| ≥ (1 − 10⁻¹²) Σⱼ≠ᵢ |aᵢⱼ| and aᵢᵢ ≠ 0. The rows of an M-matrix with zero row
+    /// sums count, although their sums are rounded.
     pub dominant_rows: usize,
+    /// Number of negative diagonal entries, and of positive ones.
+    pub signs: [usize; 2],
+    /// Number of rows with 0 < |aᵢᵢ| < 10⁻³ maxⱼ |aᵢⱼ|.
+    pub weak_rows: usize,
 }
 
 impl Shape {
@@ -45,14 +59,18 @@ impl Shape {
 
     /// True if the matrix equals its transpose exactly.
     pub fn is_symmetric(&self) -> bool {
-        self.alone == 0 && self.mismatch == 0.0
+        self.alone == 0 && self.asymmetry == 0.0
     }
 
     fn of_row(a: &Bsr, i: usize) -> Self {
         let b = a.block();
         let mut shape = Self::default();
         let (mut diagonal, mut others) = (vec![0.0f64; b], vec![0.0f64; b]);
-        let (mut largest, mut difference) = (vec![0.0f64; b], vec![0.0f64; b]);
+        let (mut largest, mut difference) = (vec![0.0f64; b], vec![[0.0f64; 2]; b]);
+        for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
+            let halves = a.block_values(p).chunks_exact(b).zip(&mut largest);
+            halves.for_each(|(v, max)| *max = v.iter().fold(*max, |max, v| max.max(v.abs() / 2.0)));
+        }
         for p in a.row_ptr()[i]..a.row_ptr()[i + 1] {
             let j = a.col()[p] as usize;
             // In a matrix that is not square, a column without a row has no mirror image.
@@ -64,21 +82,31 @@ impl Shape {
                 shape.entries += 1;
                 shape.bandwidth = shape.bandwidth.max((i * b + r).abs_diff(j * b + c));
                 let mirrored = opposite.map_or(0.0, |block| block[c * b + r]);
-                largest[r] = largest[r].max(v.abs() / 2.0);
-                difference[r] = difference[r].max((v / 2.0 - mirrored / 2.0).abs());
+                let half = (v / 2.0 - mirrored / 2.0).abs();
+                let of_magnitudes = (v.abs() / 2.0 - mirrored.abs() / 2.0).abs();
+                difference[r] = [difference[r][0].max(half), difference[r][1].max(of_magnitudes)];
                 match mirrored {
                     0.0 => shape.alone += 1,
-                    w => {
-                        shape.mismatch =
-                            shape.mismatch.max((v / 2.0 - w / 2.0).abs() / (v.abs().max(w.abs()) / 2.0))
+                    w if half > ROUNDING * largest[r] => {
+                        shape.mismatch = shape.mismatch.max(half / (v.abs().max(w.abs()) / 2.0))
                     }
+                    _ => {}
                 }
-                if i == j && r == c { diagonal[r] = v.abs() } else { others[r] += v.abs() }
+                if i == j && r == c { diagonal[r] = v } else { others[r] += v.abs() }
             }
         }
-        let ratios = difference.iter().zip(&largest).map(|(d, l)| if *d > 0.0 { d / l } else { 0.0 });
-        shape.asymmetry = ratios.fold(0.0, f64::max);
-        shape.dominant_rows = diagonal.iter().zip(&others).filter(|(d, o)| **d > 0.0 && d >= o).count();
+        let ratio = |k: usize| {
+            let pairs = difference.iter().map(|d| d[k]).zip(&largest);
+            pairs.map(|(d, l)| if d > 0.0 { d / l } else { 0.0 }).fold(0.0, f64::max)
+        };
+        (shape.asymmetry, shape.unlike_magnitudes) = (ratio(0), ratio(1));
+        for ((d, others), largest) in
+            diagonal.iter().zip(&others).zip(&largest).filter(|((d, _), _)| **d != 0.0)
+        {
+            shape.signs[usize::from(*d > 0.0)] += 1;
+            shape.dominant_rows += usize::from(d.abs() >= (1.0 - ROUNDING) * others);
+            shape.weak_rows += usize::from(d.abs() / 2.0 < WEAK_DIAGONAL * largest);
+        }
         shape
     }
 
@@ -88,8 +116,11 @@ impl Shape {
             alone: self.alone + other.alone,
             mismatch: self.mismatch.max(other.mismatch),
             asymmetry: self.asymmetry.max(other.asymmetry),
+            unlike_magnitudes: self.unlike_magnitudes.max(other.unlike_magnitudes),
             bandwidth: self.bandwidth.max(other.bandwidth),
             dominant_rows: self.dominant_rows + other.dominant_rows,
+            signs: [0, 1].map(|k| self.signs[k] + other.signs[k]),
+            weak_rows: self.weak_rows + other.weak_rows,
         }
     }
 }

@@ -47,6 +47,16 @@ pub struct SuitedBlock {
     /// blocks would add too many zeros, or a diagonal entry is zero, which only scalar rows can handle.
     /// Fields that do not couple are no groups.
     pub alike: usize,
+    /// Added zeros of the size from 2 on that adds least, as a share of the stored entries, or a lower bound;
+    /// `None` if no such size divides the rows.
+    pub least: Option<f64>,
+}
+
+impl SuitedBlock {
+    /// Returns the largest share of added zeros at which such blocks are used.
+    pub fn limit(&self) -> f64 {
+        FILL.into_iter().find(|limit| self.block == 1 || self.added <= *limit).unwrap_or(FILL[2])
+    }
 }
 
 /// Detects a block size: the largest up to [`MAX_BLOCK`] that adds at most 20 % stored zeros. Otherwise, one
@@ -124,16 +134,20 @@ pub(super) fn suited(
         Ok::<_, crate::Error>([0, 1].map(|k| all.iter().map(|n| n[k]).sum::<usize>()))
     };
     let [stored, _] = sums([a.nonzeros(), 0])?;
-    let (mut alike, scalar) = (None, SuitedBlock { block: 1, added: 0.0, alike: 1 });
+    let (mut alike, mut scalar) = (None, SuitedBlock { block: 1, added: 0.0, alike: 1, least: None });
     for block in (2..=MAX_BLOCK).rev() {
         if common.is_multiple_of(block) && a.columns().is_multiple_of(block) {
             let added = |blocks: usize| (blocks * block * block) as f64 / stored as f64 - 1.0;
             // For most sizes, one row of each node already shows that they add too much.
-            let [least, _] = sums([touched_by_one_row(a, block), 0])?;
-            if added(least) > FILL[2] {
+            let [bound, _] = sums([touched_by_one_row(a, block), 0])?;
+            let least =
+                |known: Option<f64>, blocks| Some(known.map_or(added(blocks), |k| k.min(added(blocks))));
+            if added(bound) > FILL[2] {
+                scalar.least = least(scalar.least, bound);
                 continue;
             }
             let [blocks, _] = sums(touched(a, block, |_| true))?;
+            scalar.least = least(scalar.least, blocks);
             if added(blocks) <= FILL[0] {
                 return Ok(SuitedBlock { block, added: added(blocks), ..scalar });
             }
@@ -370,9 +384,10 @@ mod tests {
             }
         }
         let a = Csr::from_triplets(12, 12, &dense).unwrap();
-        assert_eq!(suited_block(&a), SuitedBlock { block: 3, added: 0.0, alike: 1 });
+        assert_eq!(suited_block(&a), SuitedBlock { block: 3, added: 0.0, alike: 1, least: Some(0.0) });
+        assert_eq!(suited_block(&a).limit(), 0.2);
         let diagonal: Vec<_> = (0..12).map(|i| (i, i, 1.0)).collect();
-        let scalar = SuitedBlock { block: 1, added: 0.0, alike: 1 };
+        let scalar = SuitedBlock { block: 1, added: 0.0, alike: 1, least: Some(1.0) };
         assert_eq!(suited_block(&Csr::from_triplets(12, 12, &diagonal).unwrap()), scalar);
     }
 
@@ -422,7 +437,7 @@ mod tests {
     #[test]
     fn fields_of_a_node_are_seen_by_their_neighbours() {
         let found = suited_block(&oseen([12, 10], true));
-        assert_eq!((found.block, found.alike), (4, 1));
+        assert_eq!((found.block, found.alike, found.limit()), (4, 1, 0.75));
         assert!((0.2..0.75).contains(&found.added), "{found:?}");
         // Species that couple with a potential only, and a potential, and species that do not couple.
         let species = |coupled: bool| {
@@ -452,7 +467,8 @@ mod tests {
         let found = suited_block(&Csr::from_triplets(240, 240, &four).unwrap());
         assert_eq!(found.block, 1, "{found:?}");
         // A pressure without a diagonal entry is handled with scalar rows.
-        assert_eq!(suited_block(&oseen([12, 10], false)), SuitedBlock { block: 1, added: 0.0, alike: 4 });
+        let found = suited_block(&oseen([12, 10], false));
+        assert_eq!((found.block, found.alike), (1, 4));
         // Neighbours on a line share most of their neighbours, but do not form a node.
         let (n, mut grid) = (24u32, Vec::new());
         for (y, x) in (0..n).flat_map(|y| (0..n).map(move |x| (y, x))) {

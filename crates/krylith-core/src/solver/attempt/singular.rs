@@ -59,9 +59,7 @@ pub(super) fn symmetry<S: SolverSpace>(
     if !counts {
         return Ok(None);
     }
-    let mut found = symmetric::symmetry(space, a, local.numbers, local.order())?;
-    found.symmetric &= !space.any(found.symmetric && !symmetric::is_mirrored(local.terms))?;
-    Ok(Some(found))
+    Ok(Some(symmetric::of_system(space, a, local)?))
 }
 
 /// Returns the event to report before CG is tried on a matrix that is not symmetric.
@@ -160,7 +158,7 @@ impl<S: SolverSpace> Rank<S> {
         let failed = !matches!(solution.history.outcome, Outcome::Converged | Outcome::Interrupted);
         if failed && solution.method.name().needs_symmetry() && solution.symmetric.is_none() {
             let a = self.a.borrow();
-            let found = symmetric::symmetry(&self.space, &*a, local.numbers, local.order())?;
+            let found = symmetric::of_system(&self.space, &*a, local)?;
             self.solution.symmetric = Some(found.symmetric);
         }
         Ok(())
