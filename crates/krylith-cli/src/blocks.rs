@@ -1,6 +1,7 @@
 //! A drawing of the structure inside blocks.
 
 use krylith_core::io::parts::SuitedBlock;
+use krylith_core::matrix::MAX_BLOCK;
 use krylith_core::operator::Structure;
 
 /// Returns a line for each row of the block: a letter for each distinct stored number, a dot for a number
@@ -16,19 +17,32 @@ pub fn picture(structure: &Structure) -> Vec<String> {
     letters.chunks(structure.block.max(1)).map(|row| row.join(" ")).collect()
 }
 
-/// Returns the reason for a detected block size.
+/// Returns the reason for a detected block size: the sizes that were tried, the zeros that they add, and the
+/// limit.
 pub fn detected(found: SuitedBlock) -> String {
-    match found {
-        SuitedBlock { block: 1, alike: 1, .. } => "no larger blocks fit well; --block overrides".into(),
-        SuitedBlock { block: 1, alike, .. } => {
+    let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+    match (found, found.least) {
+        (SuitedBlock { block: 1, alike: 1, .. }, None) => {
+            format!("no size from 2 to {MAX_BLOCK} divides the rows")
+        }
+        (SuitedBlock { block: 1, alike: 1, .. }, Some(least)) => {
+            format!(
+                "sizes 2 to {MAX_BLOCK} add {} zeros or more, the limit is {}; --block overrides",
+                percent(least),
+                percent(found.limit())
+            )
+        }
+        (SuitedBlock { block: 1, alike, .. }, _) => {
             format!(
                 "groups of {alike} rows have the same neighbours: --block {alike} would make each group a \
                  node"
             )
         }
-        SuitedBlock { added, .. } => {
-            format!("the pattern suggests it, {:.0} % stored zeros added; --block overrides", 100.0 * added)
-        }
+        (SuitedBlock { added, .. }, _) => format!(
+            "the largest size up to {MAX_BLOCK} that adds at most {} zeros: {}; --block overrides",
+            percent(found.limit()),
+            percent(added)
+        ),
     }
 }
 

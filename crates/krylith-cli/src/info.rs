@@ -112,7 +112,9 @@ fn about(system: &System) -> Result<Vec<(&'static str, Vec<String>)>> {
         ));
     }
     rows.push(("", vec![String::new()]));
-    rows.extend(portrait::rows(system)?);
+    let (portrait, numbering) = portrait::rows(system)?;
+    rows[0].1.extend(numbering);
+    rows.extend(portrait);
     Ok(rows)
 }
 
@@ -120,16 +122,36 @@ fn square(n: usize) -> String {
     format!("{n}×{n}")
 }
 
+/// Rows that are so many times as long as all others are named.
+const LONG: usize = 10;
+/// Largest number of such rows.
+const FEW: usize = 5;
+
+/// Returns the range of the lengths of block rows. A few rows that are much longer than the others stand
+/// apart.
+fn lengths(a: &Bsr) -> String {
+    let mut all: Vec<usize> = a.row_ptr().windows(2).map(|w| w[1] - w[0]).collect();
+    all.sort_unstable_by(|a, b| b.cmp(a));
+    let (Some(&most), Some(&least)) = (all.first(), all.last()) else { return "none".into() };
+    let is_long = |k: &usize| all.get(*k).is_some_and(|next| all[k - 1] >= LONG * (*next).max(1));
+    let range = |from: usize, to: usize| {
+        if from == to { count(from) } else { format!("{} to {}", count(from), count(to)) }
+    };
+    match (1..=FEW).find(is_long) {
+        Some(1) => format!("one row has {}, the others {}", count(most), range(least, all[1])),
+        Some(k) => format!("{k} rows have {}, the others {}", range(all[k - 1], most), range(least, all[k])),
+        None => format!("{} to {} a row", count(least), count(most)),
+    }
+}
+
 fn structure(a: &Bsr) -> Vec<String> {
     let (b, n) = (a.block(), a.block_rows());
-    let lengths = || a.row_ptr().windows(2).map(|w| w[1] - w[0]);
     let mut lines = vec![format!(
-        "{} of {} in {}: {} to {} a row, {:.1} on average",
+        "{} of {} in {}: {}, {:.1} on average",
         plural(a.blocks(), "block"),
         square(b),
         plural(n, "block row"),
-        lengths().min().unwrap_or(0),
-        lengths().max().unwrap_or(0),
+        lengths(a),
         a.blocks() as f64 / n as f64
     )];
     let missing = (0..n).filter(|&i| a.diagonal_block(i).is_none()).count();

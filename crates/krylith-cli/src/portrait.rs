@@ -5,7 +5,7 @@ use crate::options::Ordering;
 use crate::system::{Operator, Order, System};
 use krylith_core::Problem;
 use krylith_core::matching::MatchingChoice;
-use krylith_core::matrix::Shape;
+use krylith_core::matrix::{MAX_BLOCK, Numbering, Shape, WEAK_DIAGONAL, rows_to_negate};
 use krylith_core::operator::Terms;
 use krylith_core::solver::{Diagnosis, Extent, Indices, Memory, Plan};
 use krylith_core::text::{bytes, count, plural};
@@ -20,11 +20,11 @@ const LOOKS: usize = 200;
 const ATTEMPTS: usize = 4;
 
 /// Returns rows about the values, the diagonal, empty rows, rank and symmetry of a system, and about the plan
-/// of a solve.
+/// of a solve. Also returns lines about the order of its unknowns.
 ///
 /// # Errors
 /// The device of the options is missing, or options in the system's file do not suit the system.
-pub fn rows(system: &System) -> Result<Vec<Row>> {
+pub fn rows(system: &System) -> Result<(Vec<Row>, Vec<String>)> {
     let problem = system.problem()?;
     let diagnosis = problem.diagnosis()?;
     let terms = system.operator.terms();
@@ -37,20 +37,39 @@ pub fn rows(system: &System) -> Result<Vec<Row>> {
     let mut rank = rank(system, &terms, &diagnosis);
     rank.extend(singular(&diagnosis));
     rows.push(("rank", rank));
-    rows.push(("symmetry", symmetry(system, &shapes)));
+    let plan = Plan::of(&problem, &diagnosis, &system.solver)
+        .map_err(|e| Failure::from(e).within(&format!("{}: [solver]", system.label)))?;
+    rows.push(("symmetry", symmetry(system, &diagnosis, &shapes, &plan)));
     let fields = fields(&problem)?;
     if !fields.is_empty() {
         rows.push(("fields", fields));
     }
-    let plan = Plan::of(&problem, &diagnosis, &system.solver)
-        .map_err(|e| Failure::from(e).within(&format!("{}: [solver]", system.label)))?;
-    if let Some(found) = &plan.recognised {
+    if let Some(found) = plan.recognised.as_ref().or(plan.unrecognised.as_ref()) {
         rows.push(("recognised", vec![found.clone()]));
     }
     rows.push(("", vec![String::new()]));
-    rows.push(("a solve", attempts(system, &diagnosis, &plan)));
+    rows.push(("a solve", attempts(system, &diagnosis, &shapes, &plan)));
     rows.push(("memory", memory(&plan)));
-    Ok(rows)
+    Ok((rows, numbering(system, &plan)))
+}
+
+/// Describes the order of the unknowns: of fields, or of what the pattern shows.
+fn numbering(system: &System, plan: &Plan) -> Vec<String> {
+    let Operator::Matrix(a) = &system.operator else { return Vec::new() };
+    let found = Numbering::of(a);
+    let cells = found.cells.map(|k| format!("cells of {k} unknowns fit; blocks go to {MAX_BLOCK}"));
+    if a.block() > 1 {
+        return cells.into_iter().collect();
+    }
+    let text = match (&plan.numbering, cells, found.fields) {
+        (Some(fields), _, _) => fields.clone(),
+        (None, Some(cells), _) => format!("interleaved: {cells}"),
+        (None, None, Some(k)) => {
+            format!("by fields: {k} of {} unknowns, one after the other", count(system.len() / k))
+        }
+        (None, None, None) => "unknown: neither fields nor cells are seen".into(),
+    };
+    vec![format!("numbering {text}")]
 }
 
 /// Describes the fields, and the blocks of the matrix between them.
@@ -75,8 +94,15 @@ fn fields(problem: &Problem) -> Result<Vec<String>> {
                 format!("{f}: {}, {entries}, {symmetry}{zero}", plural(block.shape[0], "unknown"))
             }
             (None, _) if block.nonzeros == 0 => format!("{f}–{g}: zero"),
-            (None, Some(1.0)) => format!("{f}–{g}: {entries}, the transpose of {g}–{f}"),
-            (None, Some(_)) => format!("{f}–{g}: {entries}, minus the transpose of {g}–{f}"),
+            (None, Some(sign)) => {
+                let minus = if sign < 0.0 { "minus " } else { "" };
+                let rounding = match block.alone {
+                    0 => String::new(),
+                    1 => "; 1 rounding error has no entry there".into(),
+                    some => format!("; {} rounding errors have no entry there", count(some)),
+                };
+                format!("{f}–{g}: {entries}, {minus}the transpose of {g}–{f}{rounding}")
+            }
             (None, None) => format!("{f}–{g}: {entries}, not the transpose of {g}–{f}"),
         });
     }
@@ -133,11 +159,11 @@ fn diagonal(system: &System, d: &Diagnosis, shapes: &[Shape]) -> Vec<String> {
             format!("{of} missing or zero: {} (counted from 0)", list("row", some, system.order))
         }
     }];
-    if d.weak_diagonal > d.missing_diagonal.count {
-        let small = d.weak_diagonal - d.missing_diagonal.count;
-        lines.push(format!("{} smaller than 1e-3 times the largest entry of the row", entries(small)));
-    }
     if let (Operator::Matrix(_), [shape]) = (&system.operator, shapes) {
+        if shape.weak_rows > 0 {
+            let small = entries(shape.weak_rows);
+            lines.push(format!("{small} smaller than {WEAK_DIAGONAL:e} times the largest entry of the row"));
+        }
         lines.push(match shape.dominant_rows {
             all if all == n => "dominant in every row (no smaller than the sum of the other entries)".into(),
             0 => "dominant in no row".into(),
@@ -194,49 +220,98 @@ fn singular(d: &Diagnosis) -> Option<String> {
     (!d.constants.is_none()).then(|| format!("singular: A maps {} to zero ({given})", d.constants))
 }
 
-/// Largest difference of mirrored entries that counts as rounding, as a share of the largest of their row.
+/// Largest difference of mirrored entries in a term of a sum that counts as rounding, as a share of the
+/// largest of their row. Of a single matrix the solver's own test decides.
 const ROUNDING: f64 = 1e-12;
+/// The same in a matrix that the solver takes for symmetric, with rows of unlike scales.
+const UNLIKE: f64 = 1e-6;
 
-fn symmetry(system: &System, shapes: &[Shape]) -> Vec<String> {
+fn symmetry(system: &System, d: &Diagnosis, shapes: &[Shape], plan: &Plan) -> Vec<String> {
     let names: &[&str] = if system.is_kronecker() { &["M ", "L "] } else { &[""] };
+    let tested = plan.tested_symmetric.filter(|_| !system.is_kronecker());
     let mut lines = Vec::new();
     for (name, shape) in names.iter().zip(shapes) {
-        let share = 100.0 * shape.alone as f64 / shape.entries.max(1) as f64;
-        let percent = |p: f64| format!("{} %", number(p));
-        let pattern = match shape.alone {
-            0 => "pattern symmetric".into(),
-            some => format!("{} ({}) have no entry at the transposed position", count(some), percent(share)),
-        };
-        lines.push(match shape {
-            s if s.is_symmetric() => format!("{name}symmetric"),
-            s if s.asymmetry <= ROUNDING => format!(
-                "{name}symmetric up to rounding: mirrored entries differ by at most {:.0e} of the largest of their row",
-                s.asymmetry
-            ),
-            s if s.alone == 0 => {
-                format!(
-                    "{name}{pattern}; values at transposed positions differ by up to {}",
-                    percent(100.0 * s.mismatch)
-                )
+        let up_to = || format!("{name}symmetric up to {:.0e} of the largest entry of a row", shape.asymmetry);
+        let is_symmetric = tested.unwrap_or(shape.asymmetry <= ROUNDING);
+        lines.push(match (is_symmetric, shape.asymmetry) {
+            (_, 0.0) => format!("{name}symmetric"),
+            (true, asymmetry) if asymmetry <= UNLIKE => up_to(),
+            (true, _) if !plan.remarks.is_empty() => {
+                format!("{}; symmetric without what is separated before a solve", unlike(name, shape))
             }
-            s if s.mismatch == 0.0 => format!("{name}not symmetric: of {} {pattern}", entries(s.entries)),
-            s => format!(
-                "{name}not symmetric: of {} {pattern}; values at transposed positions differ by up to {}",
-                entries(s.entries),
-                percent(100.0 * s.mismatch)
-            ),
+            (true, _) => format!("{}; products with A and its transpose agree", unlike(name, shape)),
+            (false, _) => unlike(name, shape),
         });
+        if is_symmetric && !system.is_kronecker() && shape.asymmetry <= UNLIKE {
+            lines.extend(definiteness(d, shape));
+        } else if !is_symmetric && shape.unlike_magnitudes <= ROUNDING {
+            lines.extend(up_to_signs(system));
+        }
         let width = format!("{name}bandwidth {}", count(shape.bandwidth));
         lines.push(if shape.bandwidth == 0 { format!("{name}diagonal") } else { width });
     }
     lines
 }
 
+/// Describes how a matrix that is not symmetric differs from its transpose.
+fn unlike(name: &str, shape: &Shape) -> String {
+    let percent = |p: f64| format!("{} %", number(p));
+    let values =
+        || format!("values at transposed positions differ by up to {}", percent(100.0 * shape.mismatch));
+    let share = 100.0 * shape.alone as f64 / shape.entries.max(1) as f64;
+    let pattern = match shape.alone {
+        0 => return format!("{name}pattern symmetric; {}", values()),
+        some => format!("{} ({}) have no entry at the transposed position", count(some), percent(share)),
+    };
+    let all = format!("{name}not symmetric: of {} {pattern}", entries(shape.entries));
+    if shape.mismatch == 0.0 { all } else { format!("{all}; {}", values()) }
+}
+
+/// Returns the rows whose signs make the matrix symmetric, if there are such rows.
+fn up_to_signs(system: &System) -> Option<String> {
+    let Operator::Matrix(a) = &system.operator else { return None };
+    let rows = rows_to_negate(a)?;
+    let (first, last) = (*rows.first()?, *rows.last()?);
+    let named = match last - first + 1 == rows.len() && rows.len() > 1 {
+        true if system.order.user == Ordering::Interleaved => {
+            format!("rows {} to {}", count(first), count(last))
+        }
+        _ => list("row", &Indices::of(&rows), system.order),
+    };
+    Some(format!("symmetric up to the signs of {named} (counted from 0)"))
+}
+
+/// Returns what the diagonal of a symmetric matrix says about its definiteness for certain, and otherwise
+/// what remains possible.
+fn definiteness(d: &Diagnosis, shape: &Shape) -> Option<String> {
+    let [negative, positive] = shape.signs;
+    let zero = d.missing_diagonal.count.saturating_sub(d.empty_rows.count);
+    let rows = shape.dominant_rows + d.empty_rows.count;
+    let all = negative + positive + d.missing_diagonal.count;
+    Some(match (negative, positive) {
+        (0, 0) if zero == 0 => return None,
+        (1.., 1..) => {
+            let signs = format!("{} negative, {} positive", count(negative), count(positive));
+            format!("indefinite: diagonal entries are {signs}")
+        }
+        _ if zero > 0 => format!(
+            "indefinite: {} of the diagonal {} zero, and their rows are not",
+            entries(zero),
+            if zero == 1 { "is" } else { "are" }
+        ),
+        (0, _) if rows == all => "positive semidefinite: the diagonal is positive and dominant".into(),
+        (_, 0) if rows == all => "negative semidefinite: the diagonal is negative and dominant".into(),
+        (0, _) => "may be positive definite: the diagonal is positive".into(),
+        _ => "may be negative definite: the diagonal is negative".into(),
+    })
+}
+
 fn entries(n: usize) -> String {
     if n == 1 { "1 entry".into() } else { format!("{} entries", count(n)) }
 }
 
-fn attempts(system: &System, d: &Diagnosis, plan: &Plan) -> Vec<String> {
+fn attempts(system: &System, d: &Diagnosis, shapes: &[Shape], plan: &Plan) -> Vec<String> {
+    let is_indefinite = matches!(shapes, [shape] if shape.signs[0] > 0 && shape.signs[1] > 0);
     let mut lines = vec![format!("on {} ({})", plan.device, plan.reason)];
     if plan.attempts.len() > 1 {
         lines.push("one after the other, until one converges:".into());
@@ -244,7 +319,11 @@ fn attempts(system: &System, d: &Diagnosis, plan: &Plan) -> Vec<String> {
     lines.extend(plan.remarks.iter().cloned());
     for (k, attempt) in plan.attempts.iter().take(ATTEMPTS).enumerate() {
         let why = match k {
-            0 if plan.symmetric && attempt.name.ends_with("with cg") => ", because the matrix is symmetric",
+            0 if plan.symmetric && attempt.name.ends_with("with cg") => match is_indefinite {
+                false => ", because the matrix is symmetric",
+                // It costs an iteration or so, and direct factors follow.
+                true => ", although the symmetric matrix is indefinite: CG may break down",
+            },
             _ => "",
         };
         lines.push(format!("{}. {}{why}", k + 1, attempt.name));

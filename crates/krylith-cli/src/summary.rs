@@ -55,7 +55,8 @@ pub fn describe(system: &System) -> Vec<String> {
     if system.complex {
         lines.push("solved as a real system: the entry a + ib is the block [[a, −b], [b, a]]".into());
     }
-    lines.push(format!("blocks {b}×{b} ({}), {}", system.block_reason, ordering(system.order.user)));
+    let blocks = format!("blocks {b}×{b} ({})", system.block_reason);
+    lines.push(if b == 1 { blocks } else { format!("{blocks}, {}", ordering(system.order.user)) });
     lines
 }
 
