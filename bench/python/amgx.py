@@ -1,8 +1,9 @@
-"""Milliseconds to an answer, AmgX beside krylith.solve: AMGX=PATH/libamgxsh.so python3 amgx.py [--rows A,B] [--out FILE]
+"""Milliseconds to an answer, AmgX beside krylith.solve: AMGX=PATH/libamgxsh.so python3 amgx.py [--rows A,B] [--mode dDFI] [--out FILE]
 
 Both solve to ‖b − A x‖ ≤ 1e-8 ‖b‖ with b = ones in one process. For AmgX: upload, set-up and solve of each of the 16
 settings below, best of three after one that does not count, from arrays on the GPU and from pinned arrays of the host.
-A setting counts only if the residual computed here meets the tolerance. For Krylith: whole calls of krylith.solve, the
+A setting counts only if the residual computed here meets the tolerance. With `--mode dDFI` AmgX has the matrix and all
+levels in f32, and vectors in f64; the residual is still that of the matrix in f64. For Krylith: whole calls of krylith.solve, the
 least and the median of six after the first, from arrays on the GPU and from arrays of the host. CuPy's cg and gmres with
 Jacobi stand beside some rows, for at most 10,000 iterations. Needs CuPy. AMGX may name several libraries with colons
 between them, in the order of their loading; without it, Krylith is measured alone.
@@ -33,7 +34,9 @@ import numpy as np
 import scipy.sparse as sp
 
 RTOL = 1e-8
-MODE = 8193  # AMGX_mode_dDDI: device, double, double, int
+# The modes of AmgX: vectors and matrix in f64, or vectors in f64 and the matrix in f32.
+MODES = {"dDDI": (8193, np.float64), "dDFI": (8449, np.float32)}
+MODE, MATRIX = MODES[sys.argv[sys.argv.index("--mode") + 1] if "--mode" in sys.argv else "dDDI"]
 
 JACOBI = {"solver": "BLOCK_JACOBI", "relaxation_factor": 0.9, "max_iters": 1, "monitor_residual": 0}
 L1 = {"solver": "JACOBI_L1", "max_iters": 1, "monitor_residual": 0}
@@ -250,7 +253,8 @@ def residual(a, b, x):
 def with_amgx(amgx, name, a, block, say):
     blocks = sp.bsr_matrix(a, blocksize=(block, block)) if block > 1 else a
     blocks.sort_indices()
-    host = [blocks.indptr.astype(np.int32), blocks.indices.astype(np.int32), blocks.data.reshape(-1)]
+    values = blocks.data.reshape(-1).astype(MATRIX)
+    host = [blocks.indptr.astype(np.int32), blocks.indices.astype(np.int32), values]
     there, device_a, b = [cupy.asarray(part) for part in host], csp.csr_matrix(a), cupy.ones(a.shape[0])
     locked, best = [pinned(part) for part in host], None
     symmetric = abs(a - a.T).max() <= 1e-12 * abs(a).max()
@@ -336,6 +340,7 @@ def main():
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("--rows", default=",".join(ROWS))
     words.add_argument("--rock", default="", help="folder of the permeabilities of SPE10")
+    words.add_argument("--mode", choices=list(MODES), default="dDDI")
     words.add_argument("--out", default="amgx.jsonl")
     asked = words.parse_args()
     amgx = AmgX() if LIBRARIES else None

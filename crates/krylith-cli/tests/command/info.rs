@@ -210,7 +210,8 @@ fn the_symmetry_is_the_one_that_the_solver_finds() {
 #[test]
 fn the_diagonal_shows_that_a_matrix_is_indefinite() {
     let f = Folder::new();
-    let with = |change: &dyn Fn(&mut Vec<(usize, usize, f64)>)| {
+    type Entries = Vec<(usize, usize, f64)>;
+    let with = |change: &dyn Fn(&mut Entries)| {
         let mut entries = grid(40);
         change(&mut entries);
         f.write("a.mtx", mtx(1600, 1600, &entries));

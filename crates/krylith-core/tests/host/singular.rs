@@ -39,10 +39,11 @@ fn a_part_that_nothing_holds_is_found_after_an_attempt() {
 }
 
 /// Grids of springs that nothing holds, each of `side`² nodes, with multipliers that do not hold them either.
-/// The springs have the constants of each grid as null vectors, which no row sums of the matrix show.
+/// Unknown i of a spring counts in units of [`unit`], so that 1/unit on each grid is a null vector.
 #[cfg(feature = "lu")]
 fn free(side: usize, grids: usize) -> Csr {
     let (nodes, mut rng) = (side * side * grids, Random(5));
+    let unit = |i: u32| if (i as usize) < nodes { unit(i as usize) } else { 1.0 };
     let mut entries: Vec<(u32, u32, f64)> = Vec::new();
     for i in 0..nodes {
         let (x, y) = (i % side, i / side % side);
@@ -59,7 +60,13 @@ fn free(side: usize, grids: usize) -> Csr {
             entries.extend([(p, i, 1.0), (i, p, 1.0), (p, j, -1.0), (j, p, -1.0)]);
         }
     }
+    entries.iter_mut().for_each(|(i, j, v)| *v *= unit(*i) * unit(*j));
     Csr::from_triplets(2 * nodes, 2 * nodes, &entries).unwrap()
+}
+
+#[cfg(feature = "lu")]
+fn unit(i: usize) -> f64 {
+    1.5 + (i as f64 * 0.7).sin()
 }
 
 /// If b has a part along null vectors that direct factors show, the solve ends with the least-squares answer
@@ -73,8 +80,13 @@ fn null_vectors_that_factors_show_make_b_inconsistent() {
         let n = a.rows();
         let mut solver = Solver::new(&a, &format!("device=cpu {options}").parse().unwrap()).unwrap();
         let b: Vec<f64> = Random(3).numbers(n).iter().map(|v| 0.5 + v).collect();
-        let along = (0..grids).map(|g| b[g * side * side..][..side * side].iter().sum::<f64>());
-        let share = along.map(|sum| sum * sum).sum::<f64>().sqrt() / side as f64 / norm(&b);
+        let along = (0..grids).map(|g| {
+            let own = g * side * side..(g + 1) * side * side;
+            let (sum, size) =
+                own.fold((0.0, 0.0), |(sum, size), i| (sum + b[i] / unit(i), size + unit(i).powi(-2)));
+            sum * sum / size
+        });
+        let share = along.sum::<f64>().sqrt() / norm(&b);
         for round in 0..2 {
             let mut x = vec![0.0; n];
             let solution = solver.solve(&b, &mut x).unwrap();

@@ -8,7 +8,7 @@ use crate::Result;
 use crate::interrupt::limits;
 use crate::matching::Matching;
 
-/// Number of sweeps that scale rows and columns (Ruiz 2001).
+/// Number of sweeps that scale a symmetric matrix.
 const SWEEPS: usize = 4;
 
 /// An entry of the matrix, by positions of the elimination.
@@ -185,22 +185,17 @@ impl Plan {
             }
             Kind::Lu if self.matched => {}
             Kind::Lu => {
-                let (mut rows, mut columns) = (vec![1.0; n], vec![1.0; n]);
-                for _ in 0..SWEEPS {
-                    let mut most = [vec![0.0f64; n], vec![0.0f64; n]];
-                    for e in &self.entries {
-                        let (i, j) = (e.row as usize, e.column as usize);
-                        let v = (rows[i] * values[e.from as usize] * columns[j]).abs();
-                        most[0][i] = most[0][i].max(v);
-                        most[1][j] = most[1][j].max(v);
-                    }
-                    most.iter_mut().flatten().for_each(|m| *m = root(*m));
-                    if most.iter().flatten().all(|m| *m == 1.0) {
-                        break;
-                    }
-                    rows.iter_mut().zip(&most[0]).for_each(|(s, m)| *s *= m);
-                    columns.iter_mut().zip(&most[1]).for_each(|(s, m)| *s *= m);
+                let (mut rows, mut columns) = (vec![0.0f64; n], vec![0.0f64; n]);
+                for e in &self.entries {
+                    let v = values[e.from as usize].abs();
+                    rows[e.row as usize] = rows[e.row as usize].max(v);
                 }
+                rows.iter_mut().for_each(|v| *v = root(*v * *v));
+                for e in &self.entries {
+                    let v = values[e.from as usize].abs() * rows[e.row as usize];
+                    columns[e.column as usize] = columns[e.column as usize].max(v);
+                }
+                columns.iter_mut().for_each(|v| *v = root(*v * *v));
                 (self.row_scale, self.column_scale) = (rows, columns);
             }
         }

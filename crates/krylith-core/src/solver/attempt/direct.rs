@@ -16,9 +16,9 @@ impl<S: SolverSpace> Rank<S> {
         (from..self.fallbacks.len()).find(|k| is_direct(k) && known(k))
     }
 
-    /// Returns the attempt after the last one: `next`, or direct factors if other attempts would take longer.
-    /// The last one failed or was too slow, with this number of iterations left. Iterations so far were `done`
-    /// and moved this many bytes.
+    /// Returns the attempt after the last one: `next`, or direct factors if other attempts would take
+    /// longer. The last one failed or was too slow, with this number of iterations left. Iterations so far
+    /// were `done` and moved this many bytes.
     pub(super) fn next_or_direct(
         &mut self,
         local: &LocalProblem,

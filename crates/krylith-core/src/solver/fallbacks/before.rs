@@ -59,8 +59,8 @@ pub(crate) enum Last {
 
 impl BeforeDirect {
     /// Creates a limit by the estimated seconds of direct factors, for a graph of `levels` breadth-first
-    /// levels. An elimination order takes `closer` seconds, which are infinite if it gave the estimate. `soon`
-    /// are the seconds up to which a costly attempt does not follow one that was too slow.
+    /// levels. An elimination order takes `closer` seconds, which are infinite if it gave the estimate.
+    /// `soon` are the seconds up to which a costly attempt does not follow one that was too slow.
     pub(super) fn by_time(direct: f64, [closer, soon]: [f64; 2], levels: usize, symmetric: bool) -> Self {
         let (direct, hard) = (direct.max(AT_LEAST), HARD * levels as f64);
         let is_close = closer.is_infinite();

@@ -56,8 +56,8 @@ const PIVOTS: f64 = 1.3;
 /// of 21,000 and 90,000 edges.
 const EDGES: f64 = 0.6;
 /// The same for an estimate by minimum degree: seconds per entry of L, per operation, per unknown and per
-/// entry of A, of L Lᵀ and of L U. The estimates of 66 systems of other codes and of the same sizes are 0.6 to
-/// 1.9 times the measured seconds, except that pivots delayed to later fronts may take four times as long.
+/// entry of A, of L Lᵀ and of L U. The estimates of 66 systems of other codes and of the same sizes are 0.6
+/// to 1.9 times the measured seconds, except that pivots delayed to later fronts may take four times as long.
 /// Those by levels are 0.3 to 36 times the measured seconds.
 const BY_ORDER: [[f64; 4]; 2] = [[63e-9, 4.8e-12, 0.1e-6, 0.1e-6], [63e-9, 6.6e-12, 0.5e-6, 0.27e-6]];
 /// Largest ratio of an estimate by minimum degree to one by levels, as a dissection replaces an order by
@@ -75,8 +75,8 @@ const ITERATION: f64 = 2.2e-9;
 /// Host systems with at most this many unknowns form one subdomain.
 pub(super) const WHOLE: usize = 1 << 18;
 /// Direct factors that are estimated to take up to this multiple of the time of a split are estimated by an
-/// elimination order before the split, which takes 3 to 15 % of their time. Otherwise a split that fails takes
-/// as long as the factors: 0.2 of 0.45 s for a contact problem of 27,000 unknowns. The second number is for
+/// elimination order before the split, which takes 3 to 15 % of their time. Otherwise a split that fails
+/// takes as long as the factors: 0.2 of 0.45 s for a contact problem of 27,000 unknowns. The second number is for
 /// graphs of at most this share of vertices, as of elements of high order, whose levels are wide.
 const UNSURE: [f64; 2] = [4.0, 15.0];
 const SHARE: f64 = 2.0 / 3.0;

@@ -144,7 +144,7 @@ fn a_constant_of_one_field_is_a_null_vector() {
         assert_eq!(of([true, true]), "");
         let found = Problem::csr(&halves([true, false])).unwrap().diagnosis().unwrap();
         let expected: Vec<f64> = (0..2 * n).map(|i| f64::from(u8::from(i >= n))).collect();
-        assert_eq!(found.constants.vectors, [expected.clone()], "{n}");
+        assert_eq!(found.constants.vectors[..], [&expected[..]], "{n}");
         let named = Problem::csr(&halves([true, false])).unwrap().constant_null_vectors().unwrap();
         assert_eq!(named, [expected], "{n}");
         // b has a part along the null vector, which is also one of Aᵀ.
