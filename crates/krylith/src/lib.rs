@@ -284,8 +284,7 @@ pub use krylith_core::{Error, Field, Problem, Remedy, Result, Solver, solve};
 /// Sparse and dense matrices on the host, and sums of Kronecker products.
 pub mod matrix {
     pub use krylith_core::matrix::{
-        Bsr, Butcher, Csr, Dense, Dia, Grouping, KroneckerSum, Numbering, Shape, StructuralRank,
-        rows_to_negate,
+        Bsr, Butcher, Csr, Dense, Dia, Grouping, KroneckerSum, Shape, StructuralRank,
     };
 }
 

@@ -23,7 +23,7 @@ const SAME: f64 = 0.9;
 ///
 /// # Examples
 /// ```
-/// use krylith::matrix::{Bsr, Csr, Numbering};
+/// use krylith_matrix::matrix::{Bsr, Csr, Numbering};
 /// // Two fields of twenty nodes in a row, one after the other; they couple at each node.
 /// let mut entries = Vec::new();
 /// for (i, f) in (0..20u32).flat_map(|i| [(i, 0), (i, 20)]) {

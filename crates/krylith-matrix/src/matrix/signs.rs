@@ -11,7 +11,7 @@ const ROUNDING: f64 = 1e-12;
 ///
 /// # Examples
 /// ```
-/// use krylith::matrix::{Bsr, Csr, rows_to_negate};
+/// use krylith_matrix::matrix::{Bsr, Csr, rows_to_negate};
 /// let couplings = [(0, 2, -1.0), (2, 0, 1.0), (1, 2, 3.0), (2, 1, -3.0)];
 /// let a = Csr::from_triplets(3, 3, &[&couplings[..], &[(0, 0, 2.0), (1, 1, 2.0)]].concat())?;
 /// assert_eq!(rows_to_negate(&Bsr::from_csr(&a, 1)?), Some(vec![2]));
@@ -102,7 +102,7 @@ mod tests {
                 entries.extend((i > 0).then(|| [(i, i - 1, 1.5), (i - 1, i, 1.5)]).into_iter().flatten());
                 let j = random(round, 3 * i) % n;
                 let v = random(round + 5, i) as f64 - 500.3;
-                entries.extend((j + 1 < i).then(|| [(i, j, v), (j, i, v)]).into_iter().flatten());
+                entries.extend((j + 1 < i).then_some([(i, j, v), (j, i, v)]).into_iter().flatten());
             }
             // Fewer than half of the rows.
             let negated: Vec<usize> =

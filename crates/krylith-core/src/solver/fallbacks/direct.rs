@@ -76,8 +76,8 @@ const ITERATION: f64 = 2.2e-9;
 pub(super) const WHOLE: usize = 1 << 18;
 /// Direct factors that are estimated to take up to this multiple of the time of a split are estimated by an
 /// elimination order before the split, which takes 3 to 15 % of their time. Otherwise a split that fails
-/// takes as long as the factors: 0.2 of 0.45 s for a contact problem of 27,000 unknowns. The second number is for
-/// graphs of at most this share of vertices, as of elements of high order, whose levels are wide.
+/// takes as long as the factors: 0.2 of 0.45 s for a contact problem of 27,000 unknowns. The second number
+/// is for graphs of at most this share of vertices, as of elements of high order, whose levels are wide.
 const UNSURE: [f64; 2] = [4.0, 15.0];
 const SHARE: f64 = 2.0 / 3.0;
 /// Seconds on a GPU for an incomplete factorisation, and for an iteration.
