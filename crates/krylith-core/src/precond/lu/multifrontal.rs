@@ -33,10 +33,10 @@ const SUBTREE: f64 = 1.0 / 64.0;
 /// Subtrees of at most this many operations are one task.
 const SMALL: f64 = 2e6;
 /// Factors may take this many times the predicted memory, for delayed pivots: those of a symmetric matrix,
-/// and L U with rows matched and in place. L U is slower than symmetric factors of several times the memory,
-/// and in place it takes at most 1.2 times the predicted memory, or fails. An optimality system of 36,000
-/// unknowns takes 0.9 s with L B Lᵀ and 2.7 times that memory, 0.5 s with rows matched, and 7 s before L U in
-/// place fails at 2.5 times.
+/// and L U with rows matched and in place. L U is slower than symmetric factors of several times the memory.
+/// In place it mostly takes at most 1.2 times the predicted memory. An optimality system of 36,000 unknowns
+/// takes 0.9 s with L B Lᵀ and 2.7 times that memory, 0.5 s with rows matched, and 7 s before L U in place
+/// fails at 2.5 times.
 const DELAYED: [f64; 3] = [5.0, 2.5, 1.6];
 /// Pivot instead of zero, relative to the largest entry.
 const GIVEN: f64 = 1e-8;
