@@ -79,8 +79,11 @@ const AT_ONCE: usize = 1 << 13;
 pub struct SparseLu {
     assembly: Assembly,
     matrix: Columns,
-    /// One unknown for each null vector. Its row and column are left out of the factors.
+    /// One unknown for each null vector, those of given vectors first. Its row and column are left out of the
+    /// factors.
     pinned: Vec<usize>,
+    /// Number of null vectors that were given.
+    given: usize,
     /// What the factors have shown about null vectors that nobody gave; `None` if they are not looked for.
     shown: Option<LeftNull>,
     factors: Factors,
@@ -143,7 +146,7 @@ impl SparseLu {
         Self::with_pinned(terms, pins(terms, null)?, room, None)
     }
 
-    /// As [`with_null_vectors`](Self::with_null_vectors), but if there are none, a symmetric matrix may be
+    /// As [`with_null_vectors`](Self::with_null_vectors), but besides those vectors, a symmetric matrix may be
     /// singular: its factors then show [few null vectors](Self::singular_rows).
     ///
     /// # Errors
@@ -162,7 +165,8 @@ impl SparseLu {
         let work = RefCell::new(Work::default());
         let (scratch, key) = (Default::default(), fresh_key());
         let factors = Factors::None;
-        let mut lu = Self { assembly, matrix, pinned, shown, factors, room, work, scratch, key };
+        let given = pinned.len();
+        let mut lu = Self { assembly, matrix, pinned, given, shown, factors, room, work, scratch, key };
         lu.update_values(TermValues::from(terms))?;
         Ok(lu)
     }
@@ -179,14 +183,13 @@ impl SparseLu {
         if let Some(shown) = self.shown.as_mut().filter(|shown| !shown.vectors.is_empty()) {
             // The new matrix may be regular.
             *shown = LeftNull::default();
-            self.pinned.clear();
+            self.pinned.truncate(self.given);
             old = Factors::None;
         }
         self.matrix.pin(&self.pinned);
         if self.matrix.order() > 0 {
             // Factors by fronts look for an interrupt themselves.
-            let finds = self.shown.is_some() && self.pinned.is_empty();
-            let wanted = if finds { Wanted::AnyUnlessFew } else { Wanted::Any };
+            let wanted = if self.shown.is_some() { Wanted::AnyUnlessFew } else { Wanted::Any };
             let (mut few, mut made) =
                 (Vec::new(), self.matrix.direct(old, wanted, self.room, self.work.get_mut())?);
             if let Made::Few(rows) = made {

@@ -24,7 +24,8 @@ impl SparseLu {
     /// Out of memory; the limits of the caller's work are reached.
     pub(super) fn pin_found(&mut self, rows: &[usize]) -> Result<bool> {
         let has_diagonal = |&j: &usize| self.matrix.column(j).any(|(i, _)| i == j);
-        if !self.pinned.is_empty() || !rows.iter().all(has_diagonal) {
+        let is_pinned = |row: &usize| self.pinned.contains(row);
+        if rows.iter().any(is_pinned) || !rows.iter().all(has_diagonal) {
             return Ok(false);
         }
         let whole = self.matrix.values.clone();
@@ -50,14 +51,15 @@ impl SparseLu {
             shown.error = shown.error.max(error);
             shown.vectors.push(z);
         }
-        (self.pinned, self.shown, self.factors) = (rows.to_vec(), Some(shown), factors);
+        self.pinned.extend(rows);
+        (self.shown, self.factors) = (Some(shown), factors);
         self.matrix.pin(rows);
         Ok(true)
     }
 
-    /// Returns the unknowns that are pinned because the matrix is singular; none if null vectors were given.
+    /// Returns the unknowns that are pinned for null vectors that nobody gave.
     pub(crate) fn singular_rows(&self) -> &[usize] {
-        if self.shown().vectors.is_empty() { &[] } else { &self.pinned }
+        &self.pinned[self.given..]
     }
 
     /// Returns the null vectors that the factors have shown, in the same order.
@@ -159,6 +161,20 @@ mod tests {
             lu.update_values(TermValues::matrix(a.values())).unwrap();
             assert_eq!(lu.singular_rows().len(), grids);
             assert!(left(&mut lu, &a) < 1e-9);
+        }
+    }
+    /// The vector of one body of two is known, and the other body's is found, also with new values.
+    #[test]
+    fn null_vectors_besides_the_given_ones_are_found() {
+        let (a, nodes) = (free(30, 2), 1800);
+        let one: Vec<f64> = (0..a.rows()).map(|i| if i < nodes / 2 { 1.0 } else { 0.0 }).collect();
+        let terms = Terms::csr(&a).unwrap();
+        let mut lu = SparseLu::with_or_without(&terms, &[one], None).unwrap();
+        for _ in 0..2 {
+            assert!(matches!(lu.singular_rows(), [row] if (nodes / 2..nodes).contains(row)));
+            assert_eq!(lu.shown().vectors.len(), 1);
+            assert!(left(&mut lu, &a) < 1e-9);
+            lu.update_values(TermValues::matrix(a.values())).unwrap();
         }
     }
 }

@@ -51,9 +51,36 @@ fn of_names(a: Arrays, fields: &[Field]) -> Option<Found> {
 /// Returns the constants of the ranges between these cuts, which start with 0 and end with n.
 fn of_ranges(a: Arrays, cuts: &[usize]) -> Option<Found> {
     let (n, classes) = (a.row_ptr.len() - 1, cuts.len() - 1);
-    let class = |j: usize| (cuts.partition_point(|cut| *cut <= j) - 1) as u8;
+    let range_of = |j: usize| cuts.partition_point(|cut| *cut <= j) - 1;
+    let class = |j: usize| range_of(j) as u8;
     let alive = nulls(a, classes, class);
-    let words = match alive[..] {
+    let words = words_of_ranges(&alive, cuts);
+    // The components of one field may be interleaved, and constant one by one.
+    for k in (2..=MAX_BLOCK).rev() {
+        let splits = |r: &usize| (cuts[r + 1] - cuts[*r]).is_multiple_of(k);
+        if alive.is_empty() || !alive.iter().all(splits) {
+            continue;
+        }
+        let number: Vec<Option<usize>> =
+            (0..classes).map(|r| alive.iter().position(|alive| *alive == r)).collect();
+        let class = |j: usize| {
+            let r = range_of(j);
+            number[r].map_or(NONE, |at| (at * k + (j - cuts[r]) % k) as u8)
+        };
+        let finer = nulls(a, alive.len() * k, class);
+        if finer.len() > alive.len() {
+            let words =
+                format!("{words}, in each of {} of {k} interleaved components", finer.len() / alive.len());
+            return vectors(n, &finer, class, words);
+        }
+    }
+    vectors(n, &alive, class, words)
+}
+
+/// Describes the ranges between cuts whose constants are null vectors.
+fn words_of_ranges(alive: &[usize], cuts: &[usize]) -> String {
+    let (n, classes) = (cuts[cuts.len() - 1], cuts.len() - 1);
+    match alive[..] {
         [0] => format!("constants of the first {} of {} unknowns", count(cuts[1]), count(n)),
         [k] if k + 1 == classes => {
             format!("constants of the last {} of {} unknowns", count(n - cuts[k]), count(n))
@@ -63,8 +90,7 @@ fn of_ranges(a: Arrays, cuts: &[usize]) -> Option<Found> {
             let ranges: Vec<String> = alive.iter().map(range).collect();
             format!("constants of each of the unknowns {} (counted from 0)", ranges.join(", "))
         }
-    };
-    vectors(n, &alive, class, words)
+    }
 }
 
 /// Returns the constants of every `k`-th unknown.

@@ -169,6 +169,13 @@ fn a_constant_of_one_field_is_a_null_vector() {
         let [from, to] = [n, 2 * n - 1].map(|i| crate::text::count(i as usize));
         let expected = format!("constants of each of the unknowns {from} to {to} (counted from 0)");
         assert_eq!(words(&Problem::csr(&middle).unwrap()), expected, "{n}");
+        // Two interleaved components before a field that is held.
+        let flow =
+            tissue(&[n; 3], &[false, false, true], |f, i| if f < 2 { 2 * i + f as u32 } else { 2 * n + i });
+        let found = Problem::csr(&flow).unwrap().diagnosis().unwrap().constants;
+        assert_eq!(found.vectors.len(), 2, "{n}: {found}");
+        assert!(found.to_string().ends_with("unknowns, in each of 2 of 2 interleaved components"), "{found}");
+        assert!(found.vectors[1][..4] == [0.0, 1.0, 0.0, 1.0], "{n}");
         // Named fields in any order.
         let shuffled = tissue(&[n, n], &[true, false], |f, i| (f as u32 * n + i) * 7919 % (2 * n));
         let at = |f: u32| (0..n).map(|i| (f * n + i) * 7919 % (2 * n)).collect::<Vec<u32>>();
