@@ -31,6 +31,7 @@ mod order;
 mod pins;
 mod plan;
 mod ranks;
+mod scaling;
 mod separator;
 mod singular;
 mod solve;

@@ -34,9 +34,7 @@ const SUBTREE: f64 = 1.0 / 64.0;
 const SMALL: f64 = 2e6;
 /// Factors may take this many times the predicted memory, for delayed pivots: those of a symmetric matrix,
 /// and L U with rows matched and in place. L U is slower than symmetric factors of several times the memory.
-/// In place it mostly takes at most 1.2 times the predicted memory. An optimality system of 36,000 unknowns
-/// takes 0.9 s with L B Lᵀ and 2.7 times that memory, 0.5 s with rows matched, and 7 s before L U in place
-/// fails at 2.5 times.
+/// In place it mostly takes at most 1.2 times the predicted memory.
 const DELAYED: [f64; 3] = [5.0, 2.5, 1.6];
 /// Pivot instead of zero, relative to the largest entry.
 const GIVEN: f64 = 1e-8;
@@ -314,7 +312,7 @@ impl Run<'_> {
         let pivots = order - rows.len();
         let delayed = pivots > own.len();
         clear(&mut space.front, order, symmetric)?;
-        for entry in self.plan.entries(s) {
+        for entry in self.plan.entries_of(s) {
             let value = self.plan.value(entry, self.values);
             let (i, j) = (space.at[0][entry.row as usize], space.at[1][entry.column as usize]);
             space.front[j as usize * order + i as usize] += value;

@@ -21,10 +21,8 @@ const FEW: usize = 300;
 // Measured on one core for 69 systems of 5,000 to 94,000 unknowns: flow, porous media, elasticity, Maxwell's
 // equations, reactions, circuits and more.
 /// Seconds of factors that a dissection saves, per operation by minimum degree. It halves the operations of
-/// most systems in three dimensions, and saves a quarter in two. Pivots are also delayed less: factors of
-/// Stokes flow with slip of 46,000 unknowns took 1.1 s instead of 1.8 s, with 0.8 of the operations. The
-/// second number is for L U, which delays more: an optimality system of 36,000 unknowns took 8 s instead of
-/// 49 s.
+/// most systems in three dimensions, and saves a quarter in two. Pivots are also delayed less. The second
+/// number is for L U, which delays more: an optimality system of 36,000 unknowns took 8 s instead of 49 s.
 const SAVED: [f64; 2] = [0.1e-9, 0.2e-9];
 /// Seconds of a dissection per vertex and per stored neighbour.
 const DISSECT: [f64; 2] = [2.5e-6, 0.35e-6];
@@ -32,6 +30,13 @@ const DISSECT: [f64; 2] = [2.5e-6, 0.35e-6];
 /// circuit of 28,000 unknowns takes 13 s by minimum degree, and 40 s by a dissection with 2 % less
 /// operations.
 const LESS: f64 = 0.95;
+
+/// Seconds of an order by minimum degree, per unknown.
+const DEGREE: f64 = 0.5e-6;
+/// Unknowns of pairs are ordered one by one if that takes less than this share of the operations. More
+/// pivots are then delayed. Factors of 53 systems below this share take 0.5 to 1 times as long. A periodic
+/// flow of 27,000 unknowns with 0.8 of the operations takes 1.3 times as long.
+const ONE_BY_ONE: f64 = 0.75;
 
 /// Rows of a task.
 const SHARE: usize = 4096;
@@ -230,6 +235,37 @@ fn members(vertex: &[u32], count: usize) -> Vec<Vec<u32>> {
     members
 }
 
+/// The graph of vertices, and the unknowns of each vertex.
+struct Vertices {
+    graph: Graph,
+    members: Vec<Vec<u32>>,
+}
+
+impl Vertices {
+    fn new(pattern: &Pattern, pairs: &[[u32; 2]]) -> Self {
+        let (vertex, count) = pattern.vertices(pairs);
+        let members = members(&vertex, count);
+        Self { graph: pattern.graph(&vertex, &members), members }
+    }
+
+    /// Returns the columns of L in this order of the vertices.
+    fn expanded(&self, pattern: &Pattern, order: &[u32]) -> Columns {
+        let unknowns = order.iter().flat_map(|&v| self.members[v as usize].iter().copied()).collect();
+        Columns::new(pattern, unknowns)
+    }
+
+    /// Returns the columns of L in an order by minimum degree; `None` if there are too many vertices.
+    ///
+    /// # Errors
+    /// Out of memory.
+    fn by_degree(&self, pattern: &Pattern) -> Result<Option<Columns>> {
+        if self.graph.len() > MANY {
+            return Ok(None);
+        }
+        Ok(Some(self.expanded(pattern, &dissect::minimum_degree(&self.graph)?)))
+    }
+}
+
 /// Returns the fronts of an order with little work, for symmetric factors or L U.
 ///
 /// # Errors
@@ -240,20 +276,31 @@ pub(super) fn tree(
     pairs: &[[u32; 2]],
     limits: Option<&Limits>,
 ) -> Result<Tree> {
-    let (vertex, count) = pattern.vertices(pairs);
-    let members = members(&vertex, count);
-    let graph = pattern.graph(&vertex, &members);
-    let expanded = |order: Vec<u32>| {
-        let unknowns = order.iter().flat_map(|&v| members[v as usize].iter().copied()).collect();
-        Columns::new(pattern, unknowns)
-    };
-    let degree = if count <= MANY { Some(expanded(dissect::minimum_degree(&graph)?)) } else { None };
+    let of_pairs = Vertices::new(pattern, pairs);
+    let degree = of_pairs.by_degree(pattern)?;
     let saved = SAVED[usize::from(!symmetric)];
-    let seconds = DISSECT[0] * count as f64 + DISSECT[1] * graph.adj.len() as f64;
+    // Pairs delay fewer pivots, but they fill more than the same unknowns one by one.
+    let one_by_one = match &degree {
+        Some(columns)
+            if !pairs.is_empty() && saved * columns.cost().operations > DEGREE * pattern.len() as f64 =>
+        {
+            let vertices = Vertices::new(pattern, &[]);
+            let found = vertices.by_degree(pattern)?.map(|columns| (vertices, columns));
+            found.filter(|(_, own)| own.cost().operations < ONE_BY_ONE * columns.cost().operations)
+        }
+        _ => None,
+    };
+    let (mut vertices, degree) = match one_by_one {
+        Some((vertices, columns)) => (vertices, Some(columns)),
+        None => (of_pairs, degree),
+    };
+    let (count, edges) = (vertices.graph.len(), vertices.graph.adj.len());
+    let seconds = DISSECT[0] * count as f64 + DISSECT[1] * edges as f64;
     let columns = match degree {
         Some(columns) if count < FEW || saved * columns.cost().operations < seconds => columns,
         degree => {
-            let dissected = expanded(dissect::order(graph, limits)?);
+            let order = dissect::order(std::mem::take(&mut vertices.graph), limits)?;
+            let dissected = vertices.expanded(pattern, &order);
             match degree {
                 Some(degree) if LESS * degree.cost().operations < dissected.cost().operations => degree,
                 _ => dissected,
@@ -313,9 +360,9 @@ pub(crate) fn cost_by_degree(row_ptr: &[usize], col: &[u32], share: f64) -> Opti
         return None;
     }
     let members = members(&vertex, count);
-    let order = dissect::minimum_degree(&pattern.graph(&vertex, &members)).ok()?;
-    let unknowns = order.iter().flat_map(|&v| members[v as usize].iter().copied()).collect();
-    Some(Columns::new(&pattern, unknowns).cost())
+    let vertices = Vertices { graph: pattern.graph(&vertex, &members), members };
+    let order = dissect::minimum_degree(&vertices.graph).ok()?;
+    Some(vertices.expanded(&pattern, &order).cost())
 }
 
 #[cfg(test)]

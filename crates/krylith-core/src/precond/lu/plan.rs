@@ -1,15 +1,11 @@
 //! The analysis of a pattern: the tree of fronts, the entries of each front, and scales.
 
 use super::factors::Columns;
-use super::multifrontal::Kind;
 use super::order::{self, Pattern};
 use super::tree::{NONE, Tree};
 use crate::Result;
 use crate::interrupt::limits;
 use crate::matching::Matching;
-
-/// Number of sweeps that scale a symmetric matrix.
-const SWEEPS: usize = 4;
 
 /// An entry of the matrix, by positions of the elimination.
 #[derive(Debug, Clone, Copy, Default)]
@@ -17,7 +13,7 @@ pub(super) struct Entry {
     pub row: u32,
     pub column: u32,
     /// Its number among the values.
-    from: u32,
+    pub from: u32,
 }
 
 /// What stays the same for new values.
@@ -30,7 +26,8 @@ pub(super) struct Plan {
     pub column_scale: Vec<f64>,
     matched: bool,
     symmetric: bool,
-    entries: Vec<Entry>,
+    /// The entries of all fronts, one front after the other.
+    pub entries: Vec<Entry>,
     entry_ptr: Vec<usize>,
     children: Vec<u32>,
     child_ptr: Vec<u32>,
@@ -130,7 +127,7 @@ impl Plan {
     }
 
     /// Returns the entries of the matrix that a front assembles.
-    pub fn entries(&self, s: usize) -> &[Entry] {
+    pub fn entries_of(&self, s: usize) -> &[Entry] {
         &self.entries[self.entry_ptr[s]..self.entry_ptr[s + 1]]
     }
 
@@ -159,48 +156,6 @@ impl Plan {
         self.entries.iter().fold(0.0, |m: f64, e| m.max(self.value(e, values).abs()))
     }
 
-    /// Scales rows and columns for factors of a kind.
-    pub fn scale(&mut self, kind: Kind, values: &[f64]) {
-        let n = self.row_place.len();
-        match kind {
-            Kind::Cholesky => (self.row_scale, self.column_scale) = Default::default(),
-            Kind::Indefinite => {
-                let mut scale = vec![1.0; n];
-                for _ in 0..SWEEPS {
-                    let mut most = vec![0.0f64; n];
-                    for e in &self.entries {
-                        let (i, j) = (e.row as usize, e.column as usize);
-                        let v = (scale[i] * values[e.from as usize] * scale[j]).abs();
-                        most[i] = most[i].max(v);
-                        most[j] = most[j].max(v);
-                    }
-                    most.iter_mut().for_each(|m| *m = root(*m));
-                    if most.iter().all(|m| *m == 1.0) {
-                        break;
-                    }
-                    scale.iter_mut().zip(most).for_each(|(s, m)| *s *= m);
-                }
-                self.row_scale = scale.clone();
-                self.column_scale = scale;
-            }
-            Kind::Lu if self.matched => {}
-            Kind::Lu => {
-                let (mut rows, mut columns) = (vec![0.0f64; n], vec![0.0f64; n]);
-                for e in &self.entries {
-                    let v = values[e.from as usize].abs();
-                    rows[e.row as usize] = rows[e.row as usize].max(v);
-                }
-                rows.iter_mut().for_each(|v| *v = root(*v * *v));
-                for e in &self.entries {
-                    let v = values[e.from as usize].abs() * rows[e.row as usize];
-                    columns[e.column as usize] = columns[e.column as usize].max(v);
-                }
-                columns.iter_mut().for_each(|v| *v = root(*v * *v));
-                (self.row_scale, self.column_scale) = (rows, columns);
-            }
-        }
-    }
-
     /// Multiplies columns by signs, if there are any.
     pub fn sign(&mut self, signs: &[f64]) {
         for (j, sign) in signs.iter().enumerate() {
@@ -214,13 +169,4 @@ fn placed(values: &[f64], place: &[u32]) -> Vec<f64> {
     let mut out = vec![1.0; values.len()];
     values.iter().zip(place).for_each(|(v, &at)| out[at as usize] = *v);
     out
-}
-
-/// Returns the power of 2 nearest to 1 / √v, so that scaling rounds nothing; 1 for zero.
-fn root(v: f64) -> f64 {
-    if !(v >= f64::MIN_POSITIVE && v.is_finite()) {
-        return 1.0;
-    }
-    let exponent = (v.to_bits() >> 52) as i64 - 1023;
-    f64::from_bits(((1023 - ((exponent + 1) >> 1)) as u64) << 52)
 }
