@@ -147,8 +147,8 @@ impl SparseLu {
         Self::with_pinned(terms, pins(terms, null)?, room, None)
     }
 
-    /// As [`with_null_vectors`](Self::with_null_vectors), but besides those vectors, a symmetric matrix may be
-    /// singular: its factors then show [few null vectors](Self::singular_rows).
+    /// As [`with_null_vectors`](Self::with_null_vectors), but a symmetric matrix may have other null vectors
+    /// besides. If they are few, its [factors show them](Self::singular_rows).
     ///
     /// # Errors
     /// As [`with_null_vectors`](Self::with_null_vectors).

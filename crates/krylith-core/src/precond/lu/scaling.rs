@@ -28,8 +28,8 @@ impl Plan {
         }
     }
 
-    /// Returns a scale for rows and columns of a symmetric matrix: [`by_diagonal`](Self::by_diagonal), or else
-    /// one that makes the largest entry of each row about 1.
+    /// Returns a scale for rows and columns of a symmetric matrix: [`by_diagonal`](Self::by_diagonal), or
+    /// else one that makes the largest entry of each row about 1.
     fn symmetric_scale(&self, values: &[f64]) -> Vec<f64> {
         let n = self.row_place.len();
         let by_diagonal = self.by_diagonal(values);
@@ -51,9 +51,9 @@ impl Plan {
         scale
     }
 
-    /// Returns scales with which strong diagonal entries are about 1, and so is the largest coupling of each
-    /// unknown with a weak or no diagonal entry, such as a pressure, to the others; `None` if entries among
-    /// the weak ones would get lost. Pivots of order 1 then suffice for the strong ones, and the weak ones
+    /// Returns scales with which strong diagonal entries are about 1. So is the largest coupling to them of
+    /// each unknown with a weak or no diagonal entry, such as a pressure. Returns `None` if entries among the
+    /// weak ones would get lost. Pivots of order 1 then suffice for the strong ones, and the weak ones
     /// have such a pivot as soon as a neighbour is eliminated. If instead the largest entry of each row is 1,
     /// couplings to the weak ones hide the diagonal: factors of Stokes flow with slip were 1.6 times as large.
     fn by_diagonal(&self, values: &[f64]) -> Option<Vec<f64>> {
