@@ -55,7 +55,7 @@ impl Plan {
     /// each unknown with a weak or no diagonal entry, such as a pressure. Returns `None` if entries among the
     /// weak ones would get lost. Pivots of order 1 then suffice for the strong ones, and the weak ones
     /// have such a pivot as soon as a neighbour is eliminated. If instead the largest entry of each row is 1,
-    /// couplings to the weak ones hide the diagonal: factors of Stokes flow with slip were 1.6 times as large.
+    /// couplings to the weak ones hide the diagonal. Factors of Stokes flow with slip were 1.6 times larger.
     fn by_diagonal(&self, values: &[f64]) -> Option<Vec<f64>> {
         let n = self.row_place.len();
         let (mut own, mut most) = (vec![0.0f64; n], vec![0.0f64; n]);
