@@ -193,8 +193,8 @@ impl SparseLu {
             let wanted = if self.shown.is_some() { Wanted::AnyUnlessFew } else { Wanted::Any };
             let (mut few, mut made) =
                 (Vec::new(), self.matrix.direct(old, wanted, self.room, self.work.get_mut())?);
-            if let Made::Few(rows) = made {
-                if self.pin_found(&rows)? {
+            if let Made::Few(rows, factors) = made {
+                if self.pin_found(&rows, factors)? {
                     return Ok(());
                 }
                 few = rows;
@@ -208,7 +208,7 @@ impl SparseLu {
                 }
                 Made::Not(old, rows) if rows.is_empty() => (old, few),
                 Made::Not(old, rows) => (old, rows),
-                Made::Few(rows) => (Factors::None, rows),
+                Made::Few(rows, _) => (Factors::None, rows),
             };
             // `faer` cannot be interrupted, so it factorises larger matrices on another thread. If this
             // thread stops waiting for it, there are no factors.

@@ -38,8 +38,24 @@ pub(super) enum Made {
     Factors(Factors),
     /// Other factors than these, and the rows that found no pivot.
     Not(Factors, Vec<usize>),
-    /// None yet: factors of a symmetric matrix lack pivots in these few rows, so it may be singular.
-    Few(Vec<usize>),
+    /// None yet: factors of a symmetric matrix lack pivots in these few rows, so it may be singular. The
+    /// factors are those of the matrix without these rows, if they are known.
+    Few(Vec<usize>, Option<Multifrontal>),
+}
+
+/// What is left of factors that do not solve the system.
+enum Refused {
+    Plan(Box<Plan>),
+    Fronts(Multifrontal),
+}
+
+impl Refused {
+    fn plan(self) -> Box<Plan> {
+        match self {
+            Self::Plan(plan) => plan,
+            Self::Fronts(fronts) => fronts.plan,
+        }
+    }
 }
 
 impl Columns {
@@ -96,15 +112,20 @@ impl Columns {
             if diagonal == Diagonal::Positive && kind == Kind::Cholesky {
                 match self.made(own, Kind::Cholesky, &[], work, &mut rows)? {
                     Ok(factors) => return Ok(Made::Factors(factors)),
-                    Err(plan) => own = plan,
+                    Err(refused) => own = refused.plan(),
                 }
             }
-            if let Ok(factors) = self.made(own, Kind::Indefinite, &signs, work, &mut rows)? {
-                return Ok(Made::Factors(factors));
-            }
+            let refused = match self.made(own, Kind::Indefinite, &signs, work, &mut rows)? {
+                Ok(factors) => return Ok(Made::Factors(factors)),
+                Err(refused) => refused,
+            };
             let few = signs.is_empty() && (1..=super::singular::MOST).contains(&rows.len());
             if few && wanted == Wanted::AnyUnlessFew {
-                return Ok(Made::Few(rows));
+                let factors = match refused {
+                    Refused::Fronts(fronts) => fronts.without(&rows),
+                    Refused::Plan(_) => None,
+                };
+                return Ok(Made::Few(rows, factors));
             }
         }
         if let Some((plan, Kind::Lu)) = plan {
@@ -128,8 +149,8 @@ impl Columns {
         Ok(Made::Not(Factors::None, rows))
     }
 
-    /// Factorises with a plan, and columns with these signs if there are any; returns the plan if the factors
-    /// do not solve the system. Rows without a pivot are listed.
+    /// Factorises with a plan, and columns with these signs if there are any; returns what is left of
+    /// factors that do not solve the system. Rows without a pivot are listed.
     fn made(
         &self,
         mut plan: Box<Plan>,
@@ -137,11 +158,11 @@ impl Columns {
         signs: &[f64],
         work: &mut Work,
         rows: &mut Vec<usize>,
-    ) -> Result<std::result::Result<Factors, Box<Plan>>> {
+    ) -> Result<std::result::Result<Factors, Refused>> {
         plan.scale(kind, &self.values);
         plan.sign(signs);
         match Multifrontal::new(plan, kind, &self.values)? {
-            Err(plan) => Ok(Err(plan)),
+            Err(plan) => Ok(Err(Refused::Plan(plan))),
             Ok(fronts) => match self.solving(Factors::Fronts(fronts), LEFT_SYMMETRIC, work)? {
                 Ok(factors) => Ok(Ok(factors)),
                 Err(Factors::Fronts(fronts)) => {
@@ -149,7 +170,7 @@ impl Columns {
                         Kind::Indefinite => fronts.doubtful_rows(&self.values),
                         _ => fronts.given_rows(),
                     };
-                    Ok(Err(fronts.plan))
+                    Ok(Err(Refused::Fronts(fronts)))
                 }
                 Err(_) => Err(Error::Internal("lu: factors of another form".into())),
             },
@@ -160,7 +181,7 @@ impl Columns {
         let made = self.bordered(old, room, work, |inner, old, room, work| {
             match inner.direct(old, Wanted::Any, room, work)? {
                 Made::Factors(factors) => Ok(factors),
-                Made::Not(..) | Made::Few(_) => Err(self.singular()),
+                Made::Not(..) | Made::Few(..) => Err(self.singular()),
             }
         })?;
         Ok(made.map_or(Made::Not(Factors::None, Vec::new()), Made::Factors))

@@ -57,6 +57,30 @@ pub(super) struct Node {
     pub lists: Option<Box<[Vec<u32>; 2]>>,
 }
 
+/// A pivot of L B Lᵀ.
+struct Pivot {
+    /// Its position in the order of elimination.
+    place: u32,
+    /// Where its front has the diagonal entry of B and the rest of this column of L.
+    at: usize,
+    end: usize,
+    kind: Order,
+}
+
+/// The order of a pivot.
+#[derive(PartialEq)]
+enum Order {
+    One,
+    /// The first of two positions, with the entry of B beside the diagonal, and where the other diagonal
+    /// entry is.
+    Two {
+        off: f64,
+        second: usize,
+    },
+    /// The second of two positions.
+    Second,
+}
+
 /// Factors of a matrix.
 pub(super) struct Multifrontal {
     pub plan: Box<Plan>,
@@ -171,27 +195,64 @@ impl Multifrontal {
     /// zero.
     pub fn doubtful_rows(&self, values: &[f64]) -> Vec<usize> {
         let least = DOUBTFUL * self.plan.largest(values);
-        let tree = &self.plan.tree;
         let mut found = self.given.clone();
+        self.last_pivots(|_, node, pivot| {
+            let d = node.values[pivot.at];
+            let is_small = match pivot.kind {
+                Order::One => d.abs() <= least,
+                Order::Two { off, second } => {
+                    let e = node.values[second];
+                    (d * e - off * off).abs() <= least * d.abs().max(e.abs()).max(off.abs())
+                }
+                Order::Second => false,
+            };
+            found.extend(is_small.then_some(pivot.place));
+        });
+        self.rows_at(found)
+    }
+
+    /// Turns factors L B Lᵀ into those of the matrix without these [doubtful](Self::doubtful_rows) rows, in
+    /// which a solve gives 0; `None` if one is part of a pivot of order 2. Their columns had only rounding
+    /// errors when they were eliminated, so they have changed later pivots by no more.
+    pub fn without(mut self, rows: &[usize]) -> Option<Self> {
+        let places: Vec<u32> = rows.iter().map(|&i| self.plan.row_place[i]).collect();
+        let mut found = Vec::new();
+        self.last_pivots(|s, _, pivot| {
+            if pivot.kind == Order::One && places.contains(&pivot.place) {
+                found.push((s, pivot.at..pivot.end));
+            }
+        });
+        if found.len() != rows.len() {
+            return None;
+        }
+        for (s, column) in found {
+            let column = &mut self.nodes[s].values[column];
+            column.fill(0.0);
+            column[0] = f64::INFINITY;
+        }
+        self.given.clear();
+        Some(self)
+    }
+
+    /// Visits the pivots of the fronts without a parent, in the order of their elimination.
+    fn last_pivots(&self, mut visit: impl FnMut(usize, &Node, Pivot)) {
+        let tree = &self.plan.tree;
         for (s, node) in self.nodes.iter().enumerate().filter(|(s, _)| tree.parent[*s] == NONE) {
             let (pivots, own) = (node.pivots as usize, tree.pivots(s));
-            let place = |k: usize| node.lists.as_ref().map_or(own.start + k as u32, |lists| lists[0][k]);
+            let off = |k: usize| node.off.get(k).copied().unwrap_or(0.0);
             let mut at = 0;
             for k in 0..pivots {
-                let (d, next) = (node.values[at], at + pivots - k);
-                let is_small = match node.off.get(k).copied().unwrap_or(0.0) {
-                    0.0 if k > 0 && node.off.get(k - 1).is_some_and(|o| *o != 0.0) => false,
-                    0.0 => d.abs() <= least,
-                    o => {
-                        let e = node.values[next];
-                        (d * e - o * o).abs() <= least * d.abs().max(e.abs()).max(o.abs())
-                    }
+                let next = at + pivots - k;
+                let place = node.lists.as_ref().map_or(own.start + k as u32, |lists| lists[0][k]);
+                let kind = match off(k) {
+                    0.0 if k > 0 && off(k - 1) != 0.0 => Order::Second,
+                    0.0 => Order::One,
+                    off => Order::Two { off, second: next },
                 };
-                found.extend(is_small.then(|| place(k)));
+                visit(s, node, Pivot { place, at, end: next, kind });
                 at = next;
             }
         }
-        self.rows_at(found)
     }
 
     /// Returns the rows of the matrix at these positions, ascending and each once.

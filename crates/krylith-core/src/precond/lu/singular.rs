@@ -8,6 +8,7 @@
 use super::SparseLu;
 use super::direct::{Made, Wanted};
 use super::factors::{Columns, Factors, Work};
+use super::multifrontal::Multifrontal;
 use crate::Result;
 use crate::precond::LeftNull;
 
@@ -15,44 +16,41 @@ use crate::precond::LeftNull;
 pub(super) const MOST: usize = 8;
 /// Largest |Aᵀz| in the row of a pin that rounding explains, as a share of |Aᵀ||z| there.
 const ROUNDING: f64 = 1e-12;
+/// Largest error of null vectors before a step of refinement with which factors count as those of the matrix
+/// without the pinned rows.
+const ACCURATE: f64 = 1e-7;
 
 impl SparseLu {
-    /// Pins unknowns in whose rows no pivot was found, and factorises the rest. Returns false if the matrix
-    /// is not singular there; it then has its values again, and no factors.
+    /// Pins unknowns in whose rows no pivot was found. `factors` are those of the rest, if they are known; else
+    /// the rest is factorised. Returns false if the matrix is not singular in these rows; it then has its
+    /// values again, and no factors.
     ///
     /// # Errors
     /// Out of memory; the limits of the caller's work are reached.
-    pub(super) fn pin_found(&mut self, rows: &[usize]) -> Result<bool> {
+    pub(super) fn pin_found(&mut self, rows: &[usize], factors: Option<Multifrontal>) -> Result<bool> {
         let has_diagonal = |&j: &usize| self.matrix.column(j).any(|(i, _)| i == j);
         let is_pinned = |row: &usize| self.pinned.contains(row);
         if rows.iter().any(is_pinned) || !rows.iter().all(has_diagonal) {
             return Ok(false);
         }
-        let whole = self.matrix.values.clone();
-        self.matrix.pin(rows);
         let work = self.work.get_mut();
-        let made = match self.matrix.direct(Factors::None, Wanted::Any, self.room, work)? {
-            Made::Factors(factors) => Some(factors),
-            Made::Not(..) | Made::Few(_) => None,
-        };
-        self.matrix.values = whole;
-        let Some(factors) = made else { return Ok(false) };
-        let mut shown = LeftNull::default();
-        for &pin in rows {
-            let (z, error) = self.matrix.left_null_vector(&factors, rows, pin, work)?;
-            for &row in rows {
-                // The row of Aᵀ is the column.
-                let terms = self.matrix.column(row).map(|(i, v)| v * z[i]);
-                let (sum, all) = terms.fold((0.0, 0.0), |(sum, all), v: f64| (sum + v, all + v.abs()));
-                if !(sum.abs() <= ROUNDING * all) {
-                    return Ok(false);
-                }
-            }
-            shown.error = shown.error.max(error);
-            shown.vectors.push(z);
+        let mut found = None;
+        if let Some(factors) = factors.map(Factors::Fronts) {
+            let null = self.matrix.left_null_vectors(&factors, rows, work)?;
+            found = null.filter(|null| null.error <= ACCURATE).map(|null| (null, factors));
         }
+        if found.is_none() {
+            let whole = self.matrix.values.clone();
+            self.matrix.pin(rows);
+            let made = self.matrix.direct(Factors::None, Wanted::Any, self.room, work)?;
+            self.matrix.values = whole;
+            if let Made::Factors(factors) = made {
+                found = self.matrix.left_null_vectors(&factors, rows, work)?.map(|null| (null, factors));
+            }
+        }
+        let Some((null, factors)) = found else { return Ok(false) };
         self.pinned.extend(rows);
-        (self.shown, self.factors) = (Some(shown), factors);
+        (self.shown, self.factors) = (Some(null), factors);
         self.matrix.pin(rows);
         Ok(true)
     }
@@ -70,6 +68,31 @@ impl SparseLu {
 }
 
 impl Columns {
+    /// Computes a left null vector for each of the rows `pins` with factors of the matrix without these rows;
+    /// `None` if the matrix is not singular there.
+    fn left_null_vectors(
+        &self,
+        factors: &Factors,
+        pins: &[usize],
+        work: &mut Work,
+    ) -> Result<Option<LeftNull>> {
+        let mut shown = LeftNull::default();
+        for &pin in pins {
+            let (z, error) = self.left_null_vector(factors, pins, pin, work)?;
+            for &row in pins {
+                // The row of Aᵀ is the column.
+                let terms = self.column(row).map(|(i, v)| v * z[i]);
+                let (sum, all) = terms.fold((0.0, 0.0), |(sum, all), v: f64| (sum + v, all + v.abs()));
+                if !(sum.abs() <= ROUNDING * all) {
+                    return Ok(None);
+                }
+            }
+            shown.error = shown.error.max(error);
+            shown.vectors.push(z);
+        }
+        Ok(Some(shown))
+    }
+
     /// Computes z with zᵀA = 0 outside the rows `pins`, which is 1 at `pin` and 0 at the others, with factors
     /// of the matrix without these rows. Returns it with the size of the correction by one step of iterative
     /// refinement, as a share of its largest entry. The corrected z is more accurate than that.
