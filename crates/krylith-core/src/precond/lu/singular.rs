@@ -21,9 +21,9 @@ const ROUNDING: f64 = 1e-12;
 const ACCURATE: f64 = 1e-7;
 
 impl SparseLu {
-    /// Pins unknowns in whose rows no pivot was found. `factors` are those of the rest, if they are known; else
-    /// the rest is factorised. Returns false if the matrix is not singular in these rows; it then has its
-    /// values again, and no factors.
+    /// Pins unknowns in whose rows no pivot was found. `factors` are those of the rest, if they are known.
+    /// Else the rest is factorised. Returns false if the matrix is not singular in these rows; it then has
+    /// its values again, and no factors.
     ///
     /// # Errors
     /// Out of memory; the limits of the caller's work are reached.
